@@ -1,0 +1,37 @@
+"""Typed configuration: frozen dataclasses, TOML files, and the command line."""
+
+from flowrl.config.command_line import error_line, parse, parse_options, run_command
+from flowrl.config.names import ConfigError, nearest
+from flowrl.config.run import (
+    ALGORITHMS,
+    BOOTSTRAPS,
+    CommConfig,
+    EvaluationConfig,
+    NetworkConfig,
+    PpoConfig,
+    ProgressConfig,
+    RecordConfig,
+    RunConfig,
+)
+from flowrl.config.toml import from_toml, load_toml, to_toml
+
+__all__ = [
+    "ALGORITHMS",
+    "BOOTSTRAPS",
+    "CommConfig",
+    "ConfigError",
+    "EvaluationConfig",
+    "NetworkConfig",
+    "PpoConfig",
+    "ProgressConfig",
+    "RecordConfig",
+    "RunConfig",
+    "error_line",
+    "from_toml",
+    "load_toml",
+    "nearest",
+    "parse",
+    "parse_options",
+    "run_command",
+    "to_toml",
+]

@@ -1,0 +1,180 @@
+"""Hold the configuration of a training run: the experiment, its algorithm and its surroundings."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flowrl.config.names import ConfigError
+from flowrl.config.options import check_fields, choice, file, pairs, real, switch, text, whole
+
+ALGORITHMS = ("ppo",)
+BOOTSTRAPS = ("regular", "eoe", "pt")
+
+
+@dataclass(frozen=True)
+class PpoConfig:
+    """Proximal policy optimisation (Schulman et al. 2017; numbers of Viquerat & Hachem 2023)."""
+
+    gamma: float = real(0.99, "discount of the value one transition later [-]", 0, 1)
+    gae_lambda: float = real(0.99, "decay of later temporal differences in an advantage [-]", 0, 1)
+    clip: float = real(
+        0.2, "largest rewarded change of the probability ratio [-]", 0, 1, above=True
+    )
+    entropy_coefficient: float = real(0.01, "weight of the entropy in the policy loss [-]", 0, 100)
+    max_gradient_norm: float = real(
+        0.1, "norm to which each network's gradient is clipped [-]", 0, 1e6, above=True
+    )
+    actor_learning_rate: float = real(
+        5e-4, "Adam's learning rate of the actor [-]", 0, 1, above=True
+    )
+    critic_learning_rate: float = real(
+        5e-3, "Adam's learning rate of the critic [-]", 0, 1, above=True
+    )
+    n_transitions_per_update: int = whole(
+        3200, "transitions of all environments together in one update", 1, 10**9
+    )
+    n_epochs: int = whole(32, "passes over the transitions of an update", 1, 10**4)
+    n_minibatches: int = whole(2, "gradient steps in one pass", 1, 10**6)
+    normalise_observations: bool = switch(
+        True, "scale observations by their running mean and standard deviation"
+    )
+    observation_clip: float = real(
+        10.0, "bound of a normalised observation [standard deviations]", 0, 1e6, above=True
+    )
+    normalise_advantages: bool = switch(
+        True, "scale the advantages of an update to mean 0 and standard deviation 1"
+    )
+    max_skipped_gradients: int = whole(
+        10, "non-finite gradients in a row after which the run stops", 1, 10**6
+    )
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check_fields(self, "ppo.")
+        if self.n_minibatches > self.n_transitions_per_update:
+            raise ConfigError(
+                "--ppo.n-minibatches must be at most --ppo.n-transitions-per-update "
+                f"({self.n_transitions_per_update}), got {self.n_minibatches}; lower it"
+            )
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Networks of two hidden layers."""
+
+    actor_width: int = whole(64, "units in each hidden layer of the actor", 1, 4096)
+    critic_width: int = whole(64, "units in each hidden layer of the critic", 1, 4096)
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check_fields(self, "network.")
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """Score of the deterministic policy on held-out starts, beside no control."""
+
+    at_end: bool = switch(True, "evaluate when the training has ended")
+    n_episodes: int = whole(64, "episodes of each kind of control", 1, 10**6)
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check_fields(self, "evaluation.")
+
+
+@dataclass(frozen=True)
+class ProgressConfig:
+    """What the terminal shows while the run goes on."""
+
+    display: str = choice(
+        "auto",
+        "rich: a live table; plain: a line now and then; auto: rich on a terminal, else plain",
+        ("auto", "rich", "plain", "none"),
+    )
+    interval: float = real(5.0, "time between two plain lines [s]", 0, 1e6)
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check_fields(self, "progress.")
+
+
+@dataclass(frozen=True)
+class RecordConfig:
+    """What goes into the HDF5 file, and how often."""
+
+    policy_interval: int = whole(1, "updates between two writings of the weights", 1, 10**9)
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check_fields(self, "record.")
+
+
+@dataclass(frozen=True)
+class CommConfig:
+    """How the ranks of an MPI job wait for each other."""
+
+    polite: str = choice(
+        "auto",
+        "give the core away while waiting; auto: where ranks outnumber cores",
+        ("auto", "on", "off"),
+    )
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check_fields(self, "comm.")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Train a policy on one process, or on N with `mpirun -n N python -m flowrl.train`."""
+
+    algo: str = choice("ppo", "algorithm", ALGORITHMS)
+    env: str = text(
+        "shkadov:Shkadov-v0",
+        "a Gymnasium id (MODULE:ID imports MODULE first) or PACKAGE:FUNCTION that makes one",
+        "ENV",
+    )
+    env_args: dict[str, object] = pairs(  # noqa: RUF009  (declares a default_factory)
+        "arguments of the environment, as in n_jets=5 preset=beacon"
+    )
+    n_envs: int = whole(8, "environments of all ranks together", 1, 10**6)
+    n_transitions: int = whole(200_000, "transitions of the whole run", 1, 10**12)
+    bootstrap: str = choice(
+        "pt",
+        "regular: a time limit ends the return; eoe: it continues with the value there; "
+        "pt: eoe, and updates from partial trajectories",
+        BOOTSTRAPS,
+    )
+    learner: str = choice("native", "code that computes the gradients", ("native", "torch"))
+    seed: int = whole(0, "seed of every random number of the run", 0, 2**63 - 1)
+    out: Path | None = file(  # noqa: RUF009  (a default of None)
+        "results; by default out/ALGO_ENV_seedSEED.h5", "FILE.h5"
+    )
+    overwrite: bool = switch(False, "replace an earlier run in the results file")
+    dry_run: bool = switch(False, "print what would be done, and stop")
+    ppo: PpoConfig = field(default_factory=PpoConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    progress: ProgressConfig = field(default_factory=ProgressConfig)
+    record: RecordConfig = field(default_factory=RecordConfig)
+    comm: CommConfig = field(default_factory=CommConfig)
+
+    def __post_init__(self) -> None:
+        """Check every field, and the fields against each other."""
+        check_fields(self)
+        if self.bootstrap == "pt" and self.n_envs > self.ppo.n_transitions_per_update:
+            raise ConfigError(
+                "--n-envs must be at most --ppo.n-transitions-per-update "
+                f"({self.ppo.n_transitions_per_update}), got {self.n_envs}"
+                "; use fewer environments or larger updates"
+            )
+
+    @property
+    def output(self) -> Path:
+        """Return the path of the results file."""
+        if self.out is not None:
+            return self.out
+        name = re.sub(r"[^A-Za-z0-9.-]+", "-", self.env.rpartition(":")[2]).strip("-.") or "env"
+        return Path("out") / f"{self.algo}_{name[:100]}_seed{self.seed}.h5"
