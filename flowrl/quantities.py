@@ -1,0 +1,91 @@
+"""Name every quantity that a results file holds, once: unit, description and type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RATIO = "-"
+TRANSITIONS = "transitions"
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One named array of a results file."""
+
+    name: str
+    unit: str
+    description: str
+    dtype: str = "float64"
+
+    @property
+    def is_count(self) -> bool:
+        """Tell whether a missing value cannot be marked by NaN."""
+        return self.dtype != "float64"
+
+
+def _count(name: str, unit: str, description: str) -> Quantity:
+    return Quantity(name, unit, description, "int64")
+
+
+ITERATIONS = (
+    _count("transitions", TRANSITIONS, "transitions made up to and including this update"),
+    _count("updates", "updates", "updates made up to and including this one"),
+    _count("n_episodes", "episodes", "episodes that ended while collecting for this update"),
+    Quantity("score_mean", "return", "mean return of the latest episodes, undiscounted"),
+    Quantity("score_std", "return", "standard deviation of the return of the latest episodes"),
+    Quantity("policy_loss", RATIO, "clipped surrogate loss, mean over all gradient steps"),
+    Quantity("value_loss", "return^2", "squared error of the value, mean over all gradient steps"),
+    Quantity("entropy", "nat", "entropy of the policy, mean over all gradient steps"),
+    Quantity("approximate_kl", "nat", "(ratio - 1) - log ratio, mean over the last epoch"),
+    Quantity("clip_fraction", RATIO, "share of rows with a clipped ratio, mean over all steps"),
+    Quantity(
+        "first_ratio_deviation", RATIO, "largest |ratio - 1| in the first minibatch; 0 is right"
+    ),
+    Quantity("actor_gradient_norm", RATIO, "norm of the actor's gradient before clipping, mean"),
+    Quantity("critic_gradient_norm", RATIO, "norm of the critic's gradient before clipping, mean"),
+    Quantity("explained_variance", RATIO, "1 - var(target - value) / var(target); 1 is perfect"),
+    Quantity("value_mean", "return", "mean value of the collected observations"),
+    _count("skipped_gradients", "steps", "gradient steps skipped because not finite"),
+    _count("blow_ups", "episodes", "episodes ended by a solver that blew up"),
+)
+
+SECONDS = (
+    Quantity("collect", "s", "acting and stepping the environments, root rank"),
+    Quantity("slowest_collect", "s", "acting and stepping the environments, slowest rank"),
+    Quantity("reduce", "s", "all-reduces and waiting for other ranks"),
+    Quantity("learn", "s", "gradients and optimiser steps"),
+    Quantity("record", "s", "writing this file after the previous update"),
+    Quantity("total", "s", "wall time from the end of the previous update to the end of this one"),
+)
+
+EPISODES = (
+    Quantity("return", "return", "undiscounted sum of the rewards of the episode"),
+    _count("length", "steps", "actions of the episode"),
+    _count("env", "index", "global index of the environment"),
+    Quantity("terminated", "bool", "true where the episode ended by itself, not by time", "bool"),
+    _count("transitions", TRANSITIONS, "transitions of the run when the episode had ended"),
+    _count("update", "updates", "update whose transitions hold the episode's end"),
+)
+
+POLICY = (
+    Quantity("actor_layers", "index", "dense layers of the actor: source, begin, n_in, n_out, "
+             "activation, output", "int32"),
+    Quantity("critic_layers", "index", "dense layers of the critic, as in actor_layers", "int32"),
+    Quantity("weights", RATIO, "weights (n_in, n_out), then biases, layer by layer; the actor's, "
+             "then the critic's", "float32"),
+    Quantity("observation_mean", "observation", "running mean of the observations"),
+    Quantity("observation_std", "observation", "running standard deviation of the observations"),
+    Quantity("action_low", "action", "lower bound of the actions", "float32"),
+    Quantity("action_high", "action", "upper bound of the actions", "float32"),
+    _count("updates", "updates", "updates after which these weights were written"),
+)  # fmt: skip
+
+EVALUATION = (
+    Quantity("returns", "return", "undiscounted sum of the rewards of each held-out episode"),
+)
+
+CONTROLS = ("trained", "uncontrolled", "random", "constant")
+STATUSES = ("running", "finished", "failed", "interrupted")
+
+FORMAT = "flowrl-run"
+FORMAT_VERSION = 1

@@ -1,0 +1,297 @@
+"""Read the results file of a run: plain arrays and texts, checked, whoever wrote the file."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, cast
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from flowrl.config import ConfigError, RunConfig, from_toml
+from flowrl.config.names import shown
+from flowrl.quantities import CONTROLS, FORMAT, FORMAT_VERSION
+
+Array = NDArray[Any]
+FloatArray = NDArray[np.float64]
+
+_TABLES = ("iterations", "seconds", "episodes")
+_ATTEMPTS = 5  # a reader may meet a writer halfway through a flush
+_PAUSE = 0.05  # s
+_RECENT = 10.0  # s since the last change, within which a writer may be at work
+
+
+class ResultError(ConfigError):
+    """Report, in one line, why a results file can't be used."""
+
+
+@dataclass(frozen=True)
+class RunAttributes:
+    """What a results file says about its run as a whole."""
+
+    algo: str
+    env: str
+    seed: int
+    n_ranks: int
+    status: str  # running (or killed), finished, failed, interrupted
+    config: str  # TOML text
+    command: str
+    host: str
+    process: int
+    start_time: str  # ISO 8601
+    end_time: str  # ISO 8601, empty while running
+    git_commit: str
+    versions: Mapping[str, str]
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Return the attributes of a results file; raise ResultError where it is none."""
+        with _opened(path) as file:
+            return cls._of(file)
+
+    @classmethod
+    def _of(cls, file: Any) -> Self:
+        numbers = {name: _number(file, name) for name in ("seed", "n_ranks", "process")}
+        names = ("algo", "env", "status", "config", "command", "host", "start_time", "git_commit")
+        texts = {name: _text(file, name) for name in names}
+        found = json.loads(_text(file, "versions"))
+        if not isinstance(found, dict):
+            raise ValueError("attribute versions is not a JSON object")
+        end_time = _text(file, "end_time") if "end_time" in file.attrs else ""
+        return cls(**cast(Any, numbers | texts), end_time=end_time, versions=found)
+
+
+@dataclass(frozen=True)
+class Control:
+    """Held-out score of one kind of control."""
+
+    returns: FloatArray  # (n,) undiscounted return of each episode
+
+    @property
+    def mean(self) -> float:
+        """Return the mean return."""
+        return float(self.returns.mean())
+
+    @property
+    def std(self) -> float:
+        """Return the standard deviation of the returns."""
+        return float(self.returns.std())
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """One dataset of a file, as `inspect` lists it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    unit: str
+    description: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """All of one results file, in memory."""
+
+    path: Path
+    attributes: RunAttributes
+    iterations: Mapping[str, Array]  # each (n_updates,)
+    seconds: Mapping[str, Array]  # each (n_updates,) [s]
+    episodes: Mapping[str, Array]  # each (n_episodes,)
+    policy: Mapping[str, Array]
+    policy_notes: Mapping[str, str]
+    evaluation: Mapping[str, Control]
+    evaluation_notes: Mapping[str, float | str]
+    datasets: tuple[DatasetInfo, ...]
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Return the run in a results file, also while it is written; raise ResultError."""
+        path = Path(path)
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return cls._read(path)
+            except ResultError:
+                if not _is_recent(path):
+                    raise
+                time.sleep(_PAUSE)
+        return cls._read(path)
+
+    @property
+    def n_updates(self) -> int:
+        """Count the updates that the file holds whole."""
+        return min(map(len, [*self.iterations.values(), *self.seconds.values()]), default=0)
+
+    @property
+    def config(self) -> RunConfig:
+        """Return the run's configuration."""
+        try:
+            return from_toml(self.attributes.config)
+        except ConfigError as error:
+            raise ResultError(f"{self.path}: its configuration can't be used: {error}") from None
+
+    def series(self, table: str, name: str) -> Array:
+        """Return one array of a table, or raise ResultError where the file lacks it."""
+        arrays = cast("Mapping[str, Array]", getattr(self, table))
+        if name not in arrays:
+            raise ResultError(f"{self.path}: holds no {table}/{name}; it can't be used for this")
+        return arrays[name]
+
+    @classmethod
+    def _read(cls, path: Path) -> Self:
+        with _opened(path) as file:
+            attributes = RunAttributes._of(file)
+            tables = {name: _table(file, name) for name in _TABLES}
+            n_updates = _common_length(tables["iterations"], tables["seconds"])
+            policy = file["policy"]
+            controls, notes = _evaluation(file)
+            return cls(
+                path=path,
+                attributes=attributes,
+                iterations=_first(tables["iterations"], n_updates),
+                seconds=_first(tables["seconds"], n_updates),
+                episodes=_first(tables["episodes"], _common_length(tables["episodes"])),
+                policy={name: _array(policy, name) for name in policy},
+                policy_notes={name: _text(policy, name) for name in policy.attrs},
+                evaluation=controls,
+                evaluation_notes=notes,
+                datasets=_datasets(file),
+            )
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a results file without locks; turn whatever is wrong with it into a ResultError."""
+    try:
+        if not path.is_file():
+            reason = "not a file" if path.exists() else "no such file"
+            raise ResultError(f"{path}: {reason}")
+        if path.stat().st_size == 0:
+            raise ResultError(f"{path}: empty, not a flowrl run")
+        with _hdf5(path) as file:
+            _check_format(path, file)
+            yield file
+    except ResultError:
+        raise
+    except Exception as error:
+        # A file from a stranger can fail anywhere inside HDF5, and with any type of exception.
+        raise ResultError(_damage(path, error)) from error
+
+
+def _hdf5(path: Path) -> Any:
+    try:
+        return h5py.File(path, "r", locking=False)
+    except OSError as error:
+        # HDF5 wants equal flags where this very process is writing the file.
+        if "locking flag" not in str(error):
+            raise
+        return h5py.File(path, "r", locking="best-effort")
+
+
+def _damage(path: Path, error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno:
+        return f"{path}: can't be read: {os.strerror(error.errno)}"
+    try:
+        if not h5py.is_hdf5(path):
+            return f"{path}: not an HDF5 file"
+    except Exception:
+        return f"{path}: not a file that HDF5 can look at"
+    reason = error.args[0] if isinstance(error, KeyError) and error.args else error
+    return f"{path}: damaged or cut short: {shown(str(reason), 120)}"
+
+
+def _check_format(path: Path, file: Any) -> None:
+    name = file.attrs.get("format")
+    if name != FORMAT:
+        raise ResultError(f"{path}: an HDF5 file, but not a flowrl run")
+    version = _number(file, "format_version")
+    if version > FORMAT_VERSION:
+        raise ResultError(
+            f"{path}: written in format {version} by a newer flowrl, this one reads up to "
+            f"{FORMAT_VERSION}; update flowrl"
+        )
+
+
+def _text(owner: Any, name: str) -> str:
+    value = owner.attrs[name]
+    if isinstance(value, bytes):
+        value = value.decode()
+    if not isinstance(value, str):
+        raise ValueError(f"attribute {name} is not a text")
+    return value
+
+
+def _number(owner: Any, name: str) -> int:
+    value = owner.attrs[name]
+    if not isinstance(value, (int, np.integer)):
+        raise ValueError(f"attribute {name} is not a whole number")
+    return int(value)
+
+
+def _array(group: Any, name: str) -> Array:
+    dataset = group[name]
+    if not isinstance(dataset, h5py.Dataset) or dataset.dtype.kind not in "fiub":
+        raise ValueError(f"{group.name}/{name} is not an array of numbers")
+    # What we write is neither compressed nor sparse: a larger size is damage, or an attack.
+    if dataset.nbytes > os.path.getsize(group.file.filename):
+        raise ValueError(f"{group.name}/{name} claims more bytes than the file has")
+    return cast(Array, dataset[()])
+
+
+def _table(file: Any, table: str) -> dict[str, Array]:
+    arrays = {name: _array(file[table], name) for name in file[table]}
+    for name, values in arrays.items():
+        if values.ndim != 1:
+            raise ValueError(f"{table}/{name} has not one dimension")
+    return arrays
+
+
+def _common_length(*tables: Mapping[str, Array]) -> int:
+    # The writer moves one dataset's end after the other; a row counts once all of them have it.
+    return min((len(values) for table in tables for values in table.values()), default=0)
+
+
+def _first(table: Mapping[str, Array], n_rows: int) -> dict[str, Array]:
+    return {name: values[:n_rows] for name, values in table.items()}
+
+
+def _evaluation(file: Any) -> tuple[dict[str, Control], dict[str, float | str]]:
+    if "evaluation" not in file:
+        return {}, {}
+    group = file["evaluation"]
+    controls = {
+        name: Control(_array(group[name], "returns").astype(np.float64))
+        for name in CONTROLS
+        if name in group
+    }
+    notes: dict[str, float | str] = {}
+    for name in group.attrs:
+        value = group.attrs[name]
+        notes[name] = value if isinstance(value, str) else float(value)
+    return controls, notes
+
+
+def _datasets(file: Any) -> tuple[DatasetInfo, ...]:
+    found: list[DatasetInfo] = []
+
+    def note(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            texts = [str(item.attrs.get(key, "")) for key in ("unit", "description")]
+            found.append(DatasetInfo(name, tuple(item.shape or ()), str(item.dtype), *texts))
+
+    file.visititems(note)
+    return tuple(found)
+
+
+def _is_recent(path: Path) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime < _RECENT
+    except OSError:
+        return False
