@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowrl.config.names import suggestion
+
+Row = Mapping[str, float]
+Columns = Mapping[str, NDArray[Any]]
 
 RATIO = "-"
 TRANSITIONS = "transitions"
@@ -16,6 +26,7 @@ class Quantity:
     unit: str
     description: str
     dtype: str = "float64"
+    changes: bool = False  # a policy array that training changes: stored in two slots
 
     @property
     def is_count(self) -> bool:
@@ -68,17 +79,27 @@ EPISODES = (
 )
 
 POLICY = (
-    Quantity("actor_layers", "index", "dense layers of the actor: source, begin, n_in, n_out, "
-             "activation, output", "int32"),
+    Quantity(
+        "actor_layers",
+        "index",
+        "dense layers of the actor: source, begin, n_in, n_out, activation, output",
+        "int32",
+    ),
     Quantity("critic_layers", "index", "dense layers of the critic, as in actor_layers", "int32"),
-    Quantity("weights", RATIO, "weights (n_in, n_out), then biases, layer by layer; the actor's, "
-             "then the critic's", "float32"),
-    Quantity("observation_mean", "observation", "running mean of the observations"),
-    Quantity("observation_std", "observation", "running standard deviation of the observations"),
+    Quantity(
+        "weights",
+        RATIO,
+        "weights (n_in, n_out) and biases layer by layer, the actor's, then the critic's",
+        "float32",
+        changes=True,
+    ),
+    Quantity("observation_mean", "observation", "running mean of the observations", changes=True),
+    Quantity("observation_std", "observation", "their running standard deviation", changes=True),
     Quantity("action_low", "action", "lower bound of the actions", "float32"),
     Quantity("action_high", "action", "upper bound of the actions", "float32"),
-    _count("updates", "updates", "updates after which these weights were written"),
-)  # fmt: skip
+    Quantity("updates", "updates", "updates before each slot was written", "int64", changes=True),
+)
+SLOT_NOTE = "; two slots, valid is the one with the larger policy/updates"
 
 EVALUATION = (
     Quantity("returns", "return", "undiscounted sum of the rewards of each held-out episode"),
@@ -89,3 +110,40 @@ STATUSES = ("running", "finished", "failed", "interrupted")
 
 FORMAT = "flowrl-run"
 FORMAT_VERSION = 1
+
+TABLES = {"iterations": ITERATIONS, "seconds": SECONDS, "episodes": EPISODES}
+
+
+def row(table: str, values: Row) -> Columns:
+    """Return one row of a table as columns of length one; what is missing becomes NaN."""
+    known = {quantity.name: quantity for quantity in TABLES[table]}
+    for name in values:
+        known_quantity(table, name, known)
+    filled: dict[str, NDArray[Any]] = {}
+    for name, quantity in known.items():
+        if quantity.is_count and name not in values:
+            raise ValueError(f"{table}.{name} must be given, a count has no mark for missing")
+        filled[name] = np.array([values.get(name, np.nan)], quantity.dtype)
+    return filled
+
+
+def columns(table: str, values: Columns) -> Columns:
+    """Return the columns of a table in its types, all present and all of one length."""
+    known = {quantity.name: quantity for quantity in TABLES[table]}
+    for name in values:
+        known_quantity(table, name, known)
+    missing = [name for name in known if name not in values]
+    if missing:
+        raise ValueError(f"{table}.{missing[0]} must be given")
+    typed = {name: np.atleast_1d(np.array(values[name], known[name].dtype)) for name in known}
+    lengths = {len(column) for column in typed.values()}
+    if len(lengths) != 1:
+        raise ValueError(f"{table} must have columns of one length, got {sorted(lengths)}")
+    return typed
+
+
+def known_quantity(table: str, name: str, known: Mapping[str, Quantity]) -> Quantity:
+    """Return the quantity of that name, or raise ValueError with the nearest one."""
+    if name not in known:
+        raise ValueError(f"{table}.{name} is not a known quantity{suggestion(name, known)}")
+    return known[name]

@@ -12,6 +12,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,23 +28,24 @@ from flowrl.claim import ClaimError, claim, temporary_beside
 from flowrl.config.names import suggestion
 from flowrl.quantities import (
     CONTROLS,
-    EPISODES,
     EVALUATION,
     FORMAT,
     FORMAT_VERSION,
-    ITERATIONS,
     POLICY,
-    SECONDS,
+    SLOT_NOTE,
     STATUSES,
+    TABLES,
+    Columns,
     Quantity,
+    Row,
+    columns,
+    known_quantity,
+    row,
 )
 from flowrl.versions import git_commit, versions
 
 _ROWS_PER_CHUNK = {"iterations": 512, "seconds": 512, "episodes": 2048}
-_TABLES = {"iterations": ITERATIONS, "seconds": SECONDS, "episodes": EPISODES}
 
-Row = Mapping[str, float]
-Columns = Mapping[str, NDArray[Any]]
 PolicyEntries = Mapping[str, NDArray[Any] | str]  # a text is stored as an attribute
 
 
@@ -77,12 +79,14 @@ class Recorder:
         # Looking a dataset up by name costs more than writing to it.
         self._datasets = {
             table: {quantity.name: file[table][quantity.name] for quantity in quantities}
-            for table, quantities in _TABLES.items()
+            for table, quantities in TABLES.items()
         }
-        self._policy_datasets = dict(file["policy"].items())
-        self._n_written = dict.fromkeys(_TABLES, 0)
-        self._pending: dict[str, list[Columns]] = {name: [] for name in _TABLES}
-        self._policy: Columns = {}
+        self._policy_datasets = _changing(file["policy"])
+        self._n_written = dict.fromkeys(TABLES, 0)
+        self._pending: dict[str, list[Columns]] = {name: [] for name in TABLES}
+        self._policy = {name: dataset[0] for name, dataset in self._policy_datasets.items()}
+        self._policy_is_due = False
+        self._slot = 0
         self._record_seconds = float("nan")
 
     @classmethod
@@ -125,19 +129,22 @@ class Recorder:
         """Add one update and the episodes that ended in it, and flush.
 
         What is missing is stored as NaN (a missing count is an error). `policy` overwrites the
-        arrays of the same names and shapes. After a RecorderError nothing is lost yet: the next
-        call writes what this one could not.
+        arrays of the same names and shapes, those that training changes. After a
+        RecorderError nothing is lost yet: the next call writes what this one could not.
         """
         start = time.perf_counter()
         timed = {"record": self._record_seconds, **seconds}
-        rows = {"iterations": _row("iterations", iteration), "seconds": _row("seconds", timed)}
-        columns = _checked_columns(episodes) if episodes else {}
+        rows = {"iterations": row("iterations", iteration), "seconds": row("seconds", timed)}
+        ended = columns("episodes", episodes) if episodes else {}
         self._check_policy(policy or {})
         self._pending["iterations"].append(rows["iterations"])
         self._pending["seconds"].append(rows["seconds"])
-        if columns:
-            self._pending["episodes"].append(columns)
-        self._policy = {**self._policy, **(policy or {})}
+        if ended:
+            self._pending["episodes"].append(ended)
+        if policy:
+            self._policy |= policy
+            self._policy["updates"] = np.array(iteration["updates"])
+            self._policy_is_due = True
         self._write()
         self._record_seconds = time.perf_counter() - start
 
@@ -211,20 +218,29 @@ class Recorder:
         blocks.clear()
 
     def _check_policy(self, policy: Columns) -> None:
+        known = [name for name in self._policy_datasets if name != "updates"]
         for name, values in policy.items():
-            if name not in self._policy_datasets:
-                close = suggestion(name, self._policy_datasets)
-                raise ValueError(f"policy.{name} is not in the file{close}")
-            shape = self._policy_datasets[name].shape
+            if name not in known:
+                raise ValueError(f"policy.{name} does not change{suggestion(name, known)}")
+            shape = self._policy_datasets[name].shape[1:]
             if shape != np.shape(values):
                 raise ValueError(
                     f"policy.{name} must keep its shape {shape}, got {np.shape(values)}"
                 )
 
     def _write_policy(self) -> None:
+        """Write the policy into the slot that is not valid, and only then make that one valid."""
+        if not self._policy_is_due:
+            return
+        slot = 1 - self._slot
         for name, values in self._policy.items():
-            self._policy_datasets[name][...] = values
-        self._policy = {}
+            if name != "updates":
+                self._policy_datasets[name][slot] = values
+        # A kill can cut one write in two, so the mark must reach the file after the arrays.
+        self._file.flush()
+        self._policy_datasets["updates"][slot] = self._policy["updates"]
+        self._policy_is_due = False
+        self._slot = slot
 
 
 def record_evaluation(
@@ -256,7 +272,7 @@ def _lay_out(file: Any, header: RunHeader, policy: PolicyEntries) -> None:
     }
     for name, value in attributes.items():
         file.attrs[name] = value
-    for table, quantities in _TABLES.items():
+    for table, quantities in TABLES.items():
         group = file.create_group(table)
         for quantity in quantities:
             dataset = group.create_dataset(
@@ -264,14 +280,26 @@ def _lay_out(file: Any, header: RunHeader, policy: PolicyEntries) -> None:
                 maxshape=(None,), chunks=(_ROWS_PER_CHUNK[table],),
             )  # fmt: skip
             _describe(dataset, quantity)
-    group = file.create_group("policy")
+    _lay_out_policy(file.create_group("policy"), policy)
+
+
+def _lay_out_policy(group: Any, policy: PolicyEntries) -> None:
     known = {quantity.name: quantity for quantity in POLICY}
     for name, values in policy.items():
-        if isinstance(values, str):
+        quantity = known_quantity("policy", name, known) if not isinstance(values, str) else None
+        if quantity is None:
             group.attrs[name] = values
             continue
-        quantity = _known("policy", name, known)
-        _describe(group.create_dataset(name, data=np.asarray(values, quantity.dtype)), quantity)
+        array = np.asarray(values, quantity.dtype)
+        data = np.stack([array, array]) if quantity.changes else array
+        _describe(group.create_dataset(name, data=data), quantity)
+    # The first slot is valid from the start: a run killed in its first update has a policy.
+    _describe(group.create_dataset("updates", data=np.array([0, -1])), known["updates"])
+
+
+def _changing(group: Any) -> dict[str, Any]:
+    """Return the policy datasets that training changes."""
+    return {item.name: group[item.name] for item in POLICY if item.changes and item.name in group}
 
 
 def _write_rows(dataset: Any, first: int, n_rows: int, values: NDArray[Any]) -> None:
@@ -307,44 +335,8 @@ def _write_evaluation(
 
 def _describe(dataset: Any, quantity: Quantity) -> None:
     dataset.attrs["unit"] = quantity.unit
-    dataset.attrs["description"] = quantity.description
-
-
-def _row(table: str, values: Row) -> Columns:
-    """Return one row as columns of length one, in the table's types."""
-    known = {quantity.name: quantity for quantity in _TABLES[table]}
-    for name in values:
-        _known(table, name, known)
-    row: dict[str, NDArray[Any]] = {}
-    for name, quantity in known.items():
-        if quantity.is_count and name not in values:
-            raise ValueError(f"{table}.{name} must be given, a count has no mark for missing")
-        row[name] = np.array([values.get(name, np.nan)], quantity.dtype)
-    return row
-
-
-def _checked_columns(episodes: Columns) -> Columns:
-    """Return the episodes' columns in the table's types, all of one length."""
-    known = {quantity.name: quantity for quantity in EPISODES}
-    for name in episodes:
-        _known("episodes", name, known)
-    missing = [name for name in known if name not in episodes]
-    if missing:
-        raise ValueError(f"episodes.{missing[0]} must be given")
-    columns = {
-        name: np.atleast_1d(np.array(episodes[name], quantity.dtype))
-        for name, quantity in known.items()
-    }
-    lengths = {len(column) for column in columns.values()}
-    if len(lengths) != 1:
-        raise ValueError(f"episodes must have columns of one length, got {sorted(lengths)}")
-    return columns
-
-
-def _known(table: str, name: str, known: Mapping[str, Quantity]) -> Quantity:
-    if name not in known:
-        raise ValueError(f"{table}.{name} is not a known quantity{suggestion(name, known)}")
-    return known[name]
+    note = SLOT_NOTE if quantity.changes and quantity.name != "updates" else ""
+    dataset.attrs["description"] = quantity.description + note
 
 
 def _inode(path: Path) -> Sequence[int] | None:
@@ -369,5 +361,13 @@ def _reported(path: Path) -> Iterator[None]:
     except (OSError, RuntimeError, KeyError) as error:
         if isinstance(error, RecorderError):
             raise
-        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
-        raise RecorderError(f"{path}: cannot be written: {reason}") from error
+        raise RecorderError(f"{path}: cannot be written: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return in a few words why HDF5 or the system refused."""
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    # HDF5 hides the system's error number in a paragraph of its own.
+    number = re.search(r"errno = (\d+)", str(error))
+    return os.strerror(int(number[1])) if number else " ".join(str(error).split())[:200]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from flowrl.config import ConfigError, RunConfig, from_toml
 from flowrl.config.names import shown
-from flowrl.quantities import CONTROLS, FORMAT, FORMAT_VERSION
+from flowrl.quantities import CONTROLS, FORMAT, FORMAT_VERSION, POLICY
 
 Array = NDArray[Any]
 FloatArray = NDArray[np.float64]
@@ -158,7 +158,7 @@ class Run:
                 iterations=_first(tables["iterations"], n_updates),
                 seconds=_first(tables["seconds"], n_updates),
                 episodes=_first(tables["episodes"], _common_length(tables["episodes"])),
-                policy={name: _array(policy, name) for name in policy},
+                policy=_policy(policy),
                 policy_notes={name: _text(policy, name) for name in policy.attrs},
                 evaluation=controls,
                 evaluation_notes=notes,
@@ -260,6 +260,14 @@ def _common_length(*tables: Mapping[str, Array]) -> int:
 
 def _first(table: Mapping[str, Array], n_rows: int) -> dict[str, Array]:
     return {name: values[:n_rows] for name, values in table.items()}
+
+
+def _policy(group: Any) -> dict[str, Array]:
+    """Return the arrays of the policy, of the valid slot where there are two."""
+    arrays = {name: _array(group, name) for name in group}
+    slot = int(np.argmax(arrays["updates"]))
+    changing = {quantity.name for quantity in POLICY if quantity.changes}
+    return {name: array[slot] if name in changing else array for name, array in arrays.items()}
 
 
 def _evaluation(file: Any) -> tuple[dict[str, Control], dict[str, float | str]]:
