@@ -1,0 +1,225 @@
+#include "accel/ppo_learner.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "accel/fixed_point.hpp"
+
+namespace accel {
+namespace {
+
+// The standard deviation's layers hand the loss what goes into their sigmoid.
+std::vector<bool> deferred_layers(const Network& actor, const PpoOptions& options) {
+  std::vector<bool> deferred(actor.layers.size(), false);
+  if (!options.gaussian) return deferred;
+  if (actor.n_outputs % 2 != 0)
+    throw std::invalid_argument(
+        "actor_layers: a gaussian policy must have an even number of output columns (means, then "
+        "standard deviations), got " + std::to_string(actor.n_outputs));
+  const int n_actions = actor.n_outputs / 2;
+  for (size_t l = 0; l < actor.layers.size(); ++l) {
+    const Layer& layer = actor.layers[l];
+    if (layer.output < 0 || layer.output + layer.n_out <= n_actions) continue;
+    const bool is_read = std::any_of(actor.layers.begin(), actor.layers.end(),
+                                     [&](const Layer& r) { return r.source == int(l); });
+    if (layer.output < n_actions || layer.activation != Activation::sigmoid || is_read)
+      throw std::invalid_argument(
+          "actor_layers[" + std::to_string(l) + "]: a layer that makes standard deviations must end "
+          "in a sigmoid (3), make nothing else and feed no layer, got activation " +
+          std::to_string(int(layer.activation)) + ", output " + std::to_string(layer.output));
+    deferred[l] = true;
+  }
+  return deferred;
+}
+
+}  // namespace
+
+PpoLearner::PpoLearner(const Network& actor, const Network& critic, const PpoOptions& options,
+                       const Kernels& kernels)
+    : networks_{actor, critic},
+      options_(options),
+      kernels_(&kernels),
+      n_observations_(std::max(actor.n_inputs, critic.n_inputs)),
+      n_actions_(options.gaussian ? actor.n_outputs / 2 : actor.n_outputs),
+      mlps_{Mlp(actor, kernels, deferred_layers(actor, options)), Mlp(critic, kernels)} {
+  if (critic.n_outputs != 1)
+    throw std::invalid_argument("critic_layers must make one output column, got " +
+                                std::to_string(critic.n_outputs));
+  if (actor.n_inputs != critic.n_inputs)
+    throw std::invalid_argument("critic_layers must read as many inputs as actor_layers (" +
+                                std::to_string(actor.n_inputs) + "), got " +
+                                std::to_string(critic.n_inputs));
+  const size_t n = size_t(n_parameters());
+  state_ = {std::vector<float>(n), std::vector<float>(n), std::vector<float>(n), {0, 0},
+            {kFirstExponent, kFirstExponent}};
+  stride_ = round_up(mlps_[0].max_rows(), kRowPadding);
+  const size_t columns = size_t(3 * actor.n_outputs + n_action_columns() + 7);
+  columns_.resize(columns * size_t(stride_));
+  value_target_.resize(size_t(stride_));
+  value_.resize(size_t(stride_));
+  float* next = columns_.data();
+  const auto take = [&](int n_columns) { return std::exchange(next, next + n_columns * stride_); };
+  block_.n_actions = n_actions_;
+  block_.outputs = take(actor.n_outputs);
+  block_.d_log_probability = take(actor.n_outputs);
+  block_.d_entropy = take(actor.n_outputs);
+  block_.actions = take(n_action_columns());
+  block_.advantages = take(1);
+  block_.old_log = take(1);
+  block_.log_probability = take(1);
+  block_.entropy = take(1);
+  block_.loss = take(1);
+  block_.kl = take(1);
+  block_.clipped = take(1);
+  block_.clip = float(options.clip);
+  block_.entropy_coefficient = float(options.entropy_coefficient);
+}
+
+PpoState PpoLearner::state() const { return state_; }
+
+void PpoLearner::load_state(const PpoState& state) {
+  state_ = state;
+  packed_forward_ = packed_backward_ = false;
+}
+
+void PpoLearner::load_parameters(const float* flat) {
+  std::memcpy(state_.parameters.data(), flat, state_.parameters.size() * sizeof(float));
+  packed_forward_ = packed_backward_ = false;
+}
+
+void PpoLearner::pack(bool for_backward) {
+  if (packed_forward_ && (packed_backward_ || !for_backward)) return;
+  for (int i = 0; i < 2; ++i) mlps_[i].pack(parameters() + offset(i), for_backward);
+  packed_forward_ = true;
+  packed_backward_ = for_backward;
+}
+
+// Rows of the batch become the block on which the networks work.
+void PpoLearner::gather(const int64_t* rows, int n_rows) {
+  block_.n_rows = n_rows;
+  block_.stride = round_up(n_rows, kRowPadding);
+  const int n_columns = n_action_columns();
+  for (int i = 0; i < n_rows; ++i) {
+    const size_t row = size_t(rows[i]);
+    const float* observation = observations_.data() + row * size_t(n_observations_);
+    for (Mlp& mlp : mlps_) mlp.set_input(i, observation);
+    for (int j = 0; j < n_columns; ++j)
+      block_.actions[j * block_.stride + i] = actions_[row * size_t(n_columns) + size_t(j)];
+    block_.advantages[i] = advantages_[row];
+    block_.old_log[i] = old_log_[row];
+    value_target_[size_t(i)] = value_targets_[row];
+  }
+}
+
+void PpoLearner::policy_distribution() {
+  mlps_[0].forward(block_.n_rows);
+  mlps_[0].read_outputs(block_.n_rows, block_.outputs, block_.stride);
+  (options_.gaussian ? kernels_->gaussian : kernels_->categorical)(block_);
+}
+
+void PpoLearner::load_batch(const BatchView& batch) {
+  const size_t n = size_t(batch.n_rows);
+  observations_.assign(batch.observations, batch.observations + n * size_t(n_observations_));
+  actions_.assign(batch.actions, batch.actions + n * size_t(n_action_columns()));
+  advantages_.assign(batch.advantages, batch.advantages + n);
+  value_targets_.assign(batch.value_targets, batch.value_targets + n);
+  old_log_.assign(n, 0.0f);
+  n_rows_ = batch.n_rows;
+  pack(false);
+  std::vector<int64_t> rows(size_t(mlps_[0].max_rows()));
+  for (int64_t row = 0; row < n_rows_; row += mlps_[0].max_rows()) {
+    const int m = int(std::min<int64_t>(n_rows_ - row, mlps_[0].max_rows()));
+    for (int i = 0; i < m; ++i) rows[size_t(i)] = row + i;
+    gather(rows.data(), m);
+    policy_distribution();
+    std::memcpy(old_log_.data() + row, block_.log_probability, size_t(m) * sizeof(float));
+  }
+}
+
+void PpoLearner::values(const float* observations, int64_t n_rows, float* out) {
+  pack(false);
+  mlps_[1].infer(observations, n_rows, out);
+}
+
+void PpoLearner::gradient(const int64_t* rows, const int64_t* chunk_offsets, int64_t n_chunks,
+                          int64_t n_minibatch, int64_t* accumulators) {
+  std::memset(accumulators, 0, size_t(n_accumulators()) * sizeof(int64_t));
+  pack(true);
+  block_.scale = float(1.0 / double(n_minibatch));
+  for (int64_t c = 0; c < n_chunks; ++c)
+    chunk(rows + chunk_offsets[c], chunk_offsets[c + 1] - chunk_offsets[c], accumulators);
+}
+
+void PpoLearner::chunk(const int64_t* rows, int64_t n_rows, int64_t* accumulators) {
+  if (n_rows == 0) return;
+  sums_ = {};
+  const int64_t n_blocks = (n_rows + mlps_[0].max_rows() - 1) / mlps_[0].max_rows();
+  int64_t row = 0;
+  for (int64_t b = 0; b < n_blocks; ++b) {
+    const int n = int((n_rows - row + n_blocks - b - 1) / (n_blocks - b));
+    gather(rows + row, n);
+    actor_block(n, b == 0);
+    critic_block(n, b == 0);
+    row += n;
+  }
+  int64_t* words = accumulators + n_parameters();
+  word(words, Word::n_chunks) += 1;
+  word(words, Word::n_rows) += n_rows;
+  for (int network = 0; network < 2; ++network) add_gradient(network, accumulators);
+  add_statistics(words);
+}
+
+void PpoLearner::actor_block(int n_rows, bool first) {
+  policy_distribution();
+  kernels_->surrogate(block_, networks_[0].n_outputs);
+  mlps_[0].backward(n_rows, block_.d_log_probability, block_.stride, first);
+  for (int i = 0; i < n_rows; ++i) {
+    sums_.policy_loss += double(block_.loss[i]);
+    sums_.entropy += double(block_.entropy[i]);
+    sums_.kl += double(block_.kl[i]);
+    sums_.n_clipped += double(block_.clipped[i]);
+  }
+}
+
+// loss = mean (V - target)^2 / 2
+void PpoLearner::critic_block(int n_rows, bool first) {
+  mlps_[1].forward(n_rows);
+  mlps_[1].read_outputs(n_rows, value_.data(), stride_);
+  for (int i = 0; i < n_rows; ++i) {
+    const float error = value_[size_t(i)] - value_target_[size_t(i)];
+    value_[size_t(i)] = error * block_.scale;
+    sums_.squared_error += double(error) * double(error);
+  }
+  mlps_[1].backward(n_rows, value_.data(), stride_, first);
+}
+
+void PpoLearner::add_gradient(int network, int64_t* accumulators) const {
+  const float* gradient = mlps_[size_t(network)].gradient();
+  const int64_t n = networks_[size_t(network)].n_weights;
+  const int exponent = state_.exponents[size_t(network)];
+  const double scale = std::ldexp(1.0, exponent);
+  const double largest = double(
+      kernels_->accumulate_fixed(gradient, n, scale, accumulators + offset(network)));
+  int64_t* words = accumulators + n_parameters();
+  if (largest * scale < kRange)
+    word(words, kMagnitude[network]) += int64_t(largest * scale);
+  else if (std::isfinite(largest) && exponent > kLowestExponent)
+    word(words, kOverflow[network]) += 1;
+  else
+    word(words, Word::non_finite) += 1;
+}
+
+void PpoLearner::add_statistics(int64_t* words) const {
+  const bool representable = add_pair(words, Word::policy_loss, sums_.policy_loss) &&
+                             add_pair(words, Word::squared_error, sums_.squared_error) &&
+                             add_pair(words, Word::entropy, sums_.entropy) &&
+                             add_pair(words, Word::kl, sums_.kl);
+  word(words, Word::n_clipped) += int64_t(sums_.n_clipped);
+  if (!representable) word(words, Word::non_finite) += 1;
+}
+
+}  // namespace accel

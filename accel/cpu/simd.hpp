@@ -1,0 +1,95 @@
+// Vectors of float through the compilers' vector extensions: one source for SSE2, AVX2, AVX-512, NEON.
+// No standard library header here or in what includes it: an inline function of the library compiled
+// with AVX flags could be the copy the linker keeps for the whole program.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__FMA__)
+#include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
+
+namespace accel {
+namespace ACCEL_VARIANT {
+
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+#elif defined(__AVX__)
+constexpr int kLanes = 8;
+#else
+constexpr int kLanes = 4;
+#endif
+// 32 registers hold a wider tile of C than 16.
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int kPanelVectors = 4;
+#else
+constexpr int kPanelVectors = 2;
+#endif
+
+typedef float Vec __attribute__((vector_size(4 * kLanes)));
+typedef int32_t IntVec __attribute__((vector_size(4 * kLanes)));
+typedef float LooseVec __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
+
+#define ACCEL_INLINE inline __attribute__((always_inline))
+
+ACCEL_INLINE Vec load(const float* p) { return *reinterpret_cast<const LooseVec*>(p); }
+ACCEL_INLINE void store(float* p, Vec v) { *reinterpret_cast<LooseVec*>(p) = v; }
+// x - 0 is x for every x, so compilers make this a broadcast.
+ACCEL_INLINE Vec splat(float x) { return x - Vec{}; }
+ACCEL_INLINE IntVec splat_int(int32_t x) { return x - IntVec{}; }
+
+// Written out, because contraction by the compiler is not the same in every place.
+ACCEL_INLINE Vec fma(Vec a, Vec b, Vec c) {
+#if defined(__AVX512F__)
+  return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+  return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__ARM_NEON)
+  return (Vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+  return a * b + c;
+#endif
+}
+
+ACCEL_INLINE Vec select(IntVec mask, Vec yes, Vec no) { return mask ? yes : no; }
+ACCEL_INLINE Vec absolute(Vec x) { return (Vec)((IntVec)x & 0x7fffffff); }
+// Keep a NaN in x.
+ACCEL_INLINE Vec at_most(Vec x, Vec limit) { return select(x > limit, limit, x); }
+ACCEL_INLINE Vec at_least(Vec x, Vec limit) { return select(x < limit, limit, x); }
+
+// Keeps the first `n` lanes (n may exceed them), zeroes the others.
+ACCEL_INLINE Vec keep_first(Vec x, int n) {
+  IntVec lane;
+  for (int i = 0; i < kLanes; ++i) lane[i] = i;
+  return (Vec)((IntVec)x & (lane < splat_int(n)));
+}
+
+ACCEL_INLINE Vec rotate(Vec x, int by) {
+  IntVec index;
+  for (int i = 0; i < kLanes; ++i) index[i] = (i + by) % kLanes;
+#if defined(__clang__)
+  Vec y;
+  for (int i = 0; i < kLanes; ++i) y[i] = x[index[i]];
+  return y;
+#else
+  return __builtin_shuffle(x, index);
+#endif
+}
+
+// Sixteen partial sums, whatever the vector length, so that every variant adds in one order.
+constexpr int kSumVectors = 16 / kLanes;
+ACCEL_INLINE float sum_sixteen(const Vec (&partial)[kSumVectors]) {
+  Vec v[kSumVectors];
+  for (int i = 0; i < kSumVectors; ++i) v[i] = partial[i];
+  for (int n = kSumVectors / 2; n > 0; n /= 2)
+    for (int i = 0; i < n; ++i) v[i] += v[i + n];
+  Vec x = v[0];
+  for (int by = kLanes / 2; by > 0; by /= 2) x += rotate(x, by);
+  return x[0];
+}
+
+}  // namespace ACCEL_VARIANT
+}  // namespace accel

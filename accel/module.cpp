@@ -1,0 +1,273 @@
+// Python bindings of the compiled part: checks of arguments here, arithmetic in cpu/.
+#include <cmath>
+
+#include "accel/fixed_point.hpp"
+#include "accel/numpy.hpp"
+#include "accel/ppo_learner.hpp"
+
+namespace accel {
+namespace {
+
+Network read_network(const py::array& layers, const char* field) {
+  const int32_t* table = checked<int32_t>(layers, field, {kAnyLength, kLayerColumns});
+  return make_network(table, layers.shape(0), field);
+}
+
+[[noreturn]] void refuse(const std::string& text) { throw std::invalid_argument(text); }
+
+void require(bool holds, const char* field, const char* rule, double value) {
+  if (!holds)
+    refuse(std::string(field) + " must be " + rule + ", got " +
+           py::str(py::float_(value)).cast<std::string>());
+}
+
+PpoOptions read_options(const std::string& policy, double clip, double entropy_coefficient,
+                        double max_gradient_norm, double actor_learning_rate,
+                        double critic_learning_rate, std::pair<double, double> betas,
+                        double epsilon) {
+  if (policy != "gaussian" && policy != "categorical")
+    refuse("policy must be 'gaussian' or 'categorical', got '" + policy + "'");
+  require(clip > 0 && std::isfinite(clip), "clip", "positive and finite", clip);
+  require(entropy_coefficient >= 0 && std::isfinite(entropy_coefficient), "entropy_coefficient",
+          "at least 0 and finite", entropy_coefficient);
+  require(max_gradient_norm > 0, "max_gradient_norm", "positive (infinity: never clip)",
+          max_gradient_norm);
+  for (const auto& [field, rate] : {std::pair("actor_learning_rate", actor_learning_rate),
+                                    std::pair("critic_learning_rate", critic_learning_rate)})
+    require(rate >= 0 && std::isfinite(rate), field, "at least 0 and finite", rate);
+  for (double beta : {betas.first, betas.second})
+    require(beta >= 0 && beta < 1, "adam_betas", "at least 0 and below 1", beta);
+  require(epsilon > 0 && std::isfinite(epsilon), "adam_epsilon", "positive and finite", epsilon);
+  return {policy == "gaussian", clip, entropy_coefficient, max_gradient_norm,
+          {actor_learning_rate, critic_learning_rate}, betas.first, betas.second, epsilon};
+}
+
+// Runs with the GIL released; two threads of Python take turns on one learner.
+template <class Function>
+auto locked(const PpoLearner& learner, Function function) {
+  py::gil_scoped_release release;
+  std::lock_guard<std::mutex> lock(learner.mutex());
+  return function();
+}
+
+void check_discrete_actions(const PpoLearner& learner, const float* actions, int64_t n) {
+  if (learner.gaussian()) return;
+  for (int64_t i = 0; i < n; ++i)
+    if (!(actions[i] >= 0 && actions[i] < float(learner.n_actions()) &&
+          actions[i] == std::floor(actions[i])))
+      refuse("actions must hold whole numbers from 0 to " + std::to_string(learner.n_actions() - 1) +
+             ", got " + std::to_string(actions[i]) + " in row " + std::to_string(i));
+}
+
+void load_batch(PpoLearner& learner, const py::array& observations, const py::array& actions,
+                const py::array& advantages, const py::array& value_targets) {
+  BatchView batch{};
+  batch.observations = checked<float>(observations, "observations",
+                                      {kAnyLength, learner.n_observations()});
+  batch.n_rows = observations.shape(0);
+  batch.actions = checked<float>(actions, "actions", {batch.n_rows, learner.n_action_columns()});
+  batch.advantages = checked<float>(advantages, "advantages", {batch.n_rows});
+  batch.value_targets = checked<float>(value_targets, "value_targets", {batch.n_rows});
+  if (batch.n_rows == 0) refuse("observations must have at least one row, got 0");
+  check_discrete_actions(learner, batch.actions, batch.n_rows);
+  locked(learner, [&] { learner.load_batch(batch); });
+}
+
+py::array_t<float> values(PpoLearner& learner, const py::array& observations) {
+  const float* x = checked<float>(observations, "observations",
+                                  {kAnyLength, learner.n_observations()});
+  const int64_t n = observations.shape(0);
+  py::array_t<float> out(n);
+  float* y = out.mutable_data();
+  locked(learner, [&] { learner.values(x, n, y); });
+  return out;
+}
+
+void check_rows(const int64_t* rows, int64_t n, int64_t n_batch) {
+  for (int64_t i = 0; i < n; ++i)
+    if (rows[i] < 0 || rows[i] >= n_batch)
+      refuse("rows must be rows of the loaded batch, 0 to " + std::to_string(n_batch - 1) +
+             ", got " + std::to_string(rows[i]) + " at " + std::to_string(i));
+}
+
+void check_offsets(const int64_t* offsets, int64_t n, int64_t n_rows) {
+  if (n < 1) refuse("chunk_offsets must have at least one element, got 0");
+  for (int64_t i = 0; i < n; ++i)
+    if (offsets[i] < (i == 0 ? 0 : offsets[i - 1]) || offsets[i] > n_rows)
+      refuse("chunk_offsets must not decrease and stay within 0 to len(rows) = " +
+             std::to_string(n_rows) + ", got " + std::to_string(offsets[i]) + " at " +
+             std::to_string(i));
+}
+
+void gradient(PpoLearner& learner, const py::array& rows, const py::array& chunk_offsets,
+              int64_t n_minibatch, py::array& accumulators) {
+  if (learner.batch_rows() == 0) refuse("no batch is loaded: call load_batch before gradient");
+  const int64_t* r = checked<int64_t>(rows, "rows", {kAnyLength});
+  const int64_t* offsets = checked<int64_t>(chunk_offsets, "chunk_offsets", {kAnyLength});
+  int64_t* sums = checked_writeable<int64_t>(accumulators, "accumulators",
+                                             {learner.n_accumulators()});
+  const int64_t n_offsets = chunk_offsets.shape(0);
+  check_rows(r, rows.shape(0), learner.batch_rows());
+  check_offsets(offsets, n_offsets, rows.shape(0));
+  const int64_t n_used = offsets[n_offsets - 1] - offsets[0];
+  if (n_minibatch < 1 || n_minibatch < n_used)
+    refuse("n_minibatch counts the rows of the whole minibatch, at least the " +
+           std::to_string(n_used) + " of this call and at least 1, got " +
+           std::to_string(n_minibatch));
+  locked(learner, [&] { learner.gradient(r, offsets, n_offsets - 1, n_minibatch, sums); });
+}
+
+PpoStep apply(PpoLearner& learner, const py::array& accumulators) {
+  const int64_t* sums = checked<int64_t>(accumulators, "accumulators", {learner.n_accumulators()});
+  return locked(learner, [&] { return learner.apply(sums); });
+}
+
+py::dict state(const PpoLearner& learner) {
+  const PpoState s = locked(learner, [&] { return learner.state(); });
+  py::dict out;
+  out["parameters"] = to_array(s.parameters.data(), s.parameters.size());
+  out["first_moment"] = to_array(s.first_moment.data(), s.first_moment.size());
+  out["second_moment"] = to_array(s.second_moment.data(), s.second_moment.size());
+  out["counters"] = to_array(s.counters.data(), s.counters.size());
+  out["exponents"] = to_array(s.exponents.data(), s.exponents.size());
+  return out;
+}
+
+template <class T, class Values>
+void read_entry(const py::dict& from, const char* key, int64_t n, Values& to) {
+  if (!from.contains(key)) refuse(std::string("state must hold '") + key + "', got no such entry");
+  const py::object entry = from[key];
+  if (!py::isinstance<py::array>(entry))
+    refuse(std::string("state['") + key + "'] must be an array, got " +
+           py::repr(entry).cast<std::string>());
+  const std::string field = std::string("state['") + key + "']";
+  const T* data = checked<T>(py::reinterpret_borrow<py::array>(entry), field.c_str(), {n});
+  std::copy(data, data + n, to.begin());
+}
+
+void load_state(PpoLearner& learner, const py::dict& from) {
+  const size_t n = size_t(learner.n_parameters());
+  PpoState s{std::vector<float>(n), std::vector<float>(n), std::vector<float>(n), {}, {}};
+  read_entry<float>(from, "parameters", int64_t(n), s.parameters);
+  read_entry<float>(from, "first_moment", int64_t(n), s.first_moment);
+  read_entry<float>(from, "second_moment", int64_t(n), s.second_moment);
+  read_entry<int64_t>(from, "counters", 2, s.counters);
+  read_entry<int32_t>(from, "exponents", 2, s.exponents);
+  for (int64_t count : s.counters)
+    require(count >= 0, "state['counters']", "at least 0", double(count));
+  for (int32_t e : s.exponents)
+    require(e >= kLowestExponent && e <= kHighestExponent, "state['exponents']", "-70 to 100", e);
+  locked(learner, [&] { learner.load_state(s); });
+}
+
+py::array_t<float> forward(const py::array& layers, const py::array& weights,
+                           const py::array& inputs, const std::string& variant) {
+  const Network network = read_network(layers, "layers");
+  const float* w = checked<float>(weights, "weights", {network.n_weights});
+  const float* x = checked<float>(inputs, "inputs", {kAnyLength, network.n_inputs});
+  const Kernels& kernels = select_kernels(variant.c_str());
+  const int64_t n = inputs.shape(0);
+  py::array_t<float> out({n, int64_t{network.n_outputs}});
+  float* y = out.mutable_data();
+  py::gil_scoped_release release;
+  Mlp mlp(network, kernels);
+  mlp.pack(w, false);
+  mlp.infer(x, n, y);
+  return out;
+}
+
+py::array_t<float> elementary(const std::string& function, const py::array& x,
+                              const std::string& variant) {
+  const char* names[] = {"exp", "log", "log1p_unit", "tanh", "sigmoid"};
+  int code = 0;
+  while (code < 5 && function != names[code]) ++code;
+  if (code == 5) refuse("function must be exp, log, log1p_unit, tanh or sigmoid, got '" + function + "'");
+  const float* from = checked<float>(x, "x", {kAnyLength});
+  py::array_t<float> out(x.shape(0));
+  select_kernels(variant.c_str()).elementary(code, from, out.mutable_data(), x.shape(0));
+  return out;
+}
+
+std::vector<std::string> variants() {
+  std::vector<std::string> names;
+  for (auto k = available_kernels(); *k != nullptr; ++k) names.emplace_back((*k)->name);
+  return names;
+}
+
+const char* outcome_name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::applied: return "applied";
+    case Outcome::recompute: return "recompute";
+    default: return "non_finite";
+  }
+}
+
+}  // namespace
+}  // namespace accel
+
+PYBIND11_MODULE(_native, m) {
+  using namespace accel;
+  namespace py = pybind11;
+  m.doc() = "Compiled part of accel.";
+  const auto words = [](const PpoStep& s, size_t i) { return s.gradient_norms[i]; };
+
+  py::class_<PpoStep>(m, "PpoStep", "What one call of apply did, and the means over the minibatch.")
+      .def_property_readonly("status", [](const PpoStep& s) { return outcome_name(s.outcome); })
+      .def_property_readonly("actor_gradient_norm", [words](const PpoStep& s) { return words(s, 0); })
+      .def_property_readonly("critic_gradient_norm", [words](const PpoStep& s) { return words(s, 1); })
+      .def_readonly("policy_loss", &PpoStep::policy_loss)
+      .def_readonly("value_loss", &PpoStep::value_loss)
+      .def_readonly("entropy", &PpoStep::entropy)
+      .def_readonly("kl", &PpoStep::kl)
+      .def_readonly("clip_fraction", &PpoStep::clip_fraction)
+      .def_readonly("n_rows", &PpoStep::n_rows)
+      .def_readonly("n_overflow_chunks", &PpoStep::n_overflow_chunks)
+      .def_readonly("n_non_finite_chunks", &PpoStep::n_non_finite_chunks);
+
+  py::class_<PpoLearner>(m, "PpoLearner")
+      .def(py::init([](const py::array& actor_layers, const py::array& critic_layers,
+                       const std::string& policy, double clip, double entropy_coefficient,
+                       double max_gradient_norm, double actor_learning_rate,
+                       double critic_learning_rate, std::pair<double, double> adam_betas,
+                       double adam_epsilon, const std::string& variant) {
+             const PpoOptions options =
+                 read_options(policy, clip, entropy_coefficient, max_gradient_norm,
+                              actor_learning_rate, critic_learning_rate, adam_betas, adam_epsilon);
+             return std::make_unique<PpoLearner>(read_network(actor_layers, "actor_layers"),
+                                                 read_network(critic_layers, "critic_layers"),
+                                                 options, select_kernels(variant.c_str()));
+           }),
+           py::arg("actor_layers"), py::arg("critic_layers"), py::kw_only(), py::arg("policy"),
+           py::arg("clip"), py::arg("entropy_coefficient"), py::arg("max_gradient_norm"),
+           py::arg("actor_learning_rate"), py::arg("critic_learning_rate"),
+           py::arg("adam_betas") = std::pair(0.9, 0.999), py::arg("adam_epsilon") = 1e-5,
+           py::arg("variant") = "")
+      .def_property_readonly("n_parameters", &PpoLearner::n_parameters)
+      .def_property_readonly("n_accumulators", &PpoLearner::n_accumulators)
+      .def_property_readonly("n_steps",
+                             [](const PpoLearner& l) { return l.state().counters[0]; })
+      .def_property_readonly("n_skipped",
+                             [](const PpoLearner& l) { return l.state().counters[1]; })
+      .def_property_readonly("variant", [](const PpoLearner& l) { return l.kernels().name; })
+      .def("parameters",
+           [](const PpoLearner& l) { return to_array(l.parameters(), size_t(l.n_parameters())); })
+      .def("load_parameters",
+           [](PpoLearner& l, const py::array& flat) {
+             const float* p = checked<float>(flat, "flat", {l.n_parameters()});
+             locked(l, [&] { l.load_parameters(p); });
+           },
+           py::arg("flat"))
+      .def("load_batch", &load_batch, py::arg("observations"), py::arg("actions"),
+           py::arg("advantages"), py::arg("value_targets"))
+      .def("values", &values, py::arg("observations"))
+      .def("gradient", &gradient, py::arg("rows"), py::arg("chunk_offsets"), py::arg("n_minibatch"),
+           py::arg("accumulators"))
+      .def("apply", &apply, py::arg("accumulators"))
+      .def("state", &state)
+      .def("load_state", &load_state, py::arg("state"));
+
+  m.def("forward", &forward, py::arg("layers"), py::arg("weights"), py::arg("inputs"),
+        py::arg("variant") = "");
+  m.def("elementary", &elementary, py::arg("function"), py::arg("x"), py::arg("variant") = "");
+  m.def("variants", &variants);
+}
