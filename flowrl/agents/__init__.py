@@ -1,0 +1,1 @@
+"""Agents: the actor's half of an algorithm, without torch."""

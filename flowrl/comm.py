@@ -1,0 +1,216 @@
+"""Communication between ranks: one interface, serial and MPI.
+
+Everything inside the training loop goes through the buffer calls, as contiguous arrays. Every
+collective is reached by every rank or by none. mpi4py is imported only when a launcher started
+this process, so a single process needs no MPI at all.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from typing import Any, Protocol
+
+import numpy as np
+
+from flowrl.config import ConfigError
+from flowrl.trajectory import Float64Array, IntArray
+
+# Set by the launchers of MPICH, Open MPI, MVAPICH, PMIx (srun, prrte), Cray and Flux.
+_LAUNCHER_VARIABLES = (
+    "PMI_RANK",
+    "PMIX_RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "MV2_COMM_WORLD_RANK",
+    "PALS_RANKID",
+    "FLUX_TASK_RANK",
+)
+
+
+class CommunicatorError(ConfigError):
+    """The launcher started several ranks, but they cannot talk to each other."""
+
+
+class Communicator(Protocol):
+    """What the training loop asks of its ranks."""
+
+    rank: int
+    size: int
+
+    def wait_politely(self, polite: bool) -> None:
+        """Choose how this rank waits: sleeping (True) or spinning (False)."""
+
+    def broadcast_text(self, text: str) -> str:
+        """Return the root's text on every rank."""
+
+    def sum_integers(self, values: IntArray) -> None:
+        """Replace `values` by its sum over all ranks: exact, in any order."""
+
+    def all_gather(self, rows: Float64Array, counts: IntArray) -> Float64Array:
+        """Return the rows (counts[rank], k) of all ranks, in rank order: (sum of counts, k)."""
+
+    def gather(self, rows: Float64Array) -> Float64Array | None:
+        """Return the rows (any number, k) of all ranks in rank order on root, None elsewhere."""
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+
+    def abort(self, code: int) -> None:
+        """End all ranks at once."""
+
+
+class SerialCommunicator:
+    """One rank, no MPI."""
+
+    rank = 0
+    size = 1
+
+    def wait_politely(self, polite: bool) -> None:
+        """Ignore the choice: nobody is waited for."""
+
+    def broadcast_text(self, text: str) -> str:
+        """Return the text."""
+        return text
+
+    def sum_integers(self, values: IntArray) -> None:
+        """Leave the only rank's values as they are."""
+
+    def all_gather(self, rows: Float64Array, counts: IntArray) -> Float64Array:  # noqa: ARG002
+        """Return the rows."""
+        return rows
+
+    def gather(self, rows: Float64Array) -> Float64Array | None:
+        """Return the rows."""
+        return rows
+
+    def barrier(self) -> None:
+        """Return at once."""
+
+    def abort(self, code: int) -> None:
+        """End this process at once."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+class MpiCommunicator:
+    """All ranks of MPI's world communicator.
+
+    Ranks wait sleeping where they outnumber the cores of their host, and spinning otherwise.
+    """
+
+    def __init__(self) -> None:
+        from mpi4py import MPI
+
+        self._mpi: Any = MPI
+        self._world: Any = MPI.COMM_WORLD
+        self.rank: int = self._world.Get_rank()
+        self.size: int = self._world.Get_size()
+        self._polite = self._oversubscribed()
+
+    def _oversubscribed(self) -> bool:
+        """Tell whether any host runs more ranks than it has cores for them."""
+        host = self._world.Split_type(self._mpi.COMM_TYPE_SHARED)
+        cores: set[int] = set()
+        for affinity in host.allgather(_affinity()):
+            cores |= affinity
+        crowded = host.Get_size() > len(cores)
+        host.Free()
+        return bool(self._world.allreduce(crowded, op=self._mpi.LOR))
+
+    def wait_politely(self, polite: bool) -> None:
+        """Choose how this rank waits: sleeping (True) or spinning (False)."""
+        self._polite = polite
+
+    def _wait(self, request: Any) -> None:
+        """Wait for a request: spinning where each rank has its core, sleeping where it has not.
+
+        A waiting rank that spins takes the core from the rank it waits for.
+        """
+        if not self._polite:
+            request.Wait()
+            return
+        pause = 0.0
+        while not request.Test():
+            time.sleep(pause)
+            pause = min(pause + 2e-5, 5e-4)
+
+    def broadcast_text(self, text: str) -> str:
+        """Return the root's text on every rank."""
+        length = np.array([len(text.encode())], np.int64)
+        self._wait(self._world.Ibcast(length))
+        data = bytearray(text.encode()) if self.rank == 0 else bytearray(int(length[0]))
+        self._wait(self._world.Ibcast([data, self._mpi.BYTE]))
+        return data.decode()
+
+    def sum_integers(self, values: IntArray) -> None:
+        """Replace `values` by its sum over all ranks: exact, in any order."""
+        self._wait(self._world.Iallreduce(self._mpi.IN_PLACE, values, op=self._mpi.SUM))
+
+    def all_gather(self, rows: Float64Array, counts: IntArray) -> Float64Array:
+        """Return the rows (counts[rank], k) of all ranks, in rank order: (sum of counts, k)."""
+        width = rows.shape[1]
+        rows = np.ascontiguousarray(rows)
+        out = np.empty((int(counts.sum()), width))
+        received = [out, (counts * width).tolist()]
+        self._wait(self._world.Iallgatherv(rows, received))
+        return out
+
+    def gather(self, rows: Float64Array) -> Float64Array | None:
+        """Return the rows (any number, k) of all ranks in rank order on root, None elsewhere."""
+        rows = np.ascontiguousarray(rows)
+        counts = np.zeros(self.size, np.int64)
+        self._wait(self._world.Igather(np.array([rows.shape[0]], np.int64), counts))
+        if self.rank != 0:
+            self._wait(self._world.Igatherv(rows, None))
+            return None
+        out = np.empty((int(counts.sum()), rows.shape[1]))
+        self._wait(self._world.Igatherv(rows, [out, (counts * rows.shape[1]).tolist()]))
+        return out
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+        self._wait(self._world.Ibarrier())
+
+    def abort(self, code: int) -> None:
+        """End all ranks at once."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._world.Abort(code)
+
+
+def launched_by_mpi() -> bool:
+    """Tell whether an MPI launcher started this process."""
+    return any(variable in os.environ for variable in _LAUNCHER_VARIABLES)
+
+
+def connect() -> Communicator:
+    """Join the other ranks, if a launcher started any.
+
+    Raises CommunicatorError under a launcher without mpi4py.
+    """
+    if not launched_by_mpi():
+        return SerialCommunicator()
+    try:
+        return MpiCommunicator()
+    except ImportError as error:
+        raise CommunicatorError(
+            f"mpirun started this process, but mpi4py cannot be imported ({error}); "
+            "install it with: pip install 'flowrl[mpi]', or run without mpirun"
+        ) from error
+
+
+def abort_on_error(comm: Communicator, error: BaseException) -> None:
+    """Print a rank's traceback and end the whole job: the others may wait for this rank for ever."""
+    text = "".join(traceback.format_exception(error))
+    label = f"rank {comm.rank} of {comm.size}: " if comm.size > 1 else ""
+    sys.stderr.write(f"flowrl: {label}ended by an exception\n{text}")
+    comm.abort(1)
+
+
+def _affinity() -> set[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return set(os.sched_getaffinity(0))
+    return set(range(os.cpu_count() or 1))

@@ -1,0 +1,1 @@
+"""Environments as flowrl sees them: compiled ones, and any Gymnasium environment."""

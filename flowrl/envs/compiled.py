@@ -1,0 +1,159 @@
+"""Environments that offer a compiled step: one compiled call unrolls all of them, policy inside.
+
+A vector environment takes part by two attributes of its unwrapped object. `compiled_step` is a
+numba function
+
+    step(state, group, actions, observations, final_observations, rewards)
+        -> (terminated, truncated)
+
+that advances one group of agents (usually one agent) by one action: actions (G, n_actions),
+observations and final_observations (G, n_observations) float32, rewards (G,) float64, with
+same-step reset inside: `final_observations` is always the true observation after the action,
+`observations` the one to act on next. `compiled_state` is a NamedTuple of arrays and scalars with
+all the state the step reads and writes. `agents_per_group` is G (one if absent).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numba
+import numpy as np
+from numba import types
+
+from flowrl.envs.interface import Interface, read_interface
+from flowrl.policies import PolicyArrays, act
+from flowrl.trajectory import BoolArray, Float32Array, Float64Array, IntArray, Trajectory
+
+VectorEnv = gymnasium.vector.VectorEnv[Any, Any, Any]
+
+
+def is_compiled(env: Any) -> bool:
+    """Tell whether a vector environment offers a compiled step."""
+    return hasattr(env.unwrapped, "compiled_step") and hasattr(env.unwrapped, "compiled_state")
+
+
+def compiled_interface(env: VectorEnv) -> Interface:
+    """Read the sizes of a compiled environment."""
+    inner: Any = env.unwrapped
+    return read_interface(
+        inner.single_observation_space,
+        inner.single_action_space,
+        getattr(inner, "episode_steps", None),
+        getattr(inner, "agents_per_group", 1),
+    )
+
+
+class CompiledEnvironments:
+    """The films (or other compiled environments) of one rank."""
+
+    def __init__(self, env: VectorEnv, seeds: Sequence[int]) -> None:
+        self._env = env
+        inner: Any = env.unwrapped
+        self.interface = compiled_interface(env)
+        observations, _ = env.reset(seed=list(seeds))
+        self._observations = np.ascontiguousarray(observations, np.float32)
+        self._step, self._state = inner.compiled_step, inner.compiled_state
+        self._policy_type: Any = None
+        self._kernel: Any = None
+
+    @property
+    def n_envs(self) -> int:
+        """Count the environments (agents) of this rank."""
+        return self._observations.shape[0]
+
+    @property
+    def n_blow_ups(self) -> IntArray:
+        """Count, for each environment, the episodes that ended in a blow-up: (n_envs,)."""
+        inner: Any = self._env.unwrapped
+        counts = getattr(inner, "n_blow_ups", np.zeros(self.n_envs, np.int64))
+        return np.array(counts, np.int64)
+
+    def compile(self, policy: PolicyArrays) -> None:
+        """Compile the rollout for this environment and policy, or load it from numba's cache."""
+        policy_type = numba.typeof(policy)
+        if policy_type != self._policy_type:
+            self._policy_type = policy_type
+            self._kernel = _build_rollout(numba.typeof(self._state), policy_type)
+
+    def unroll(self, policy: PolicyArrays, noise: Float32Array, trajectory: Trajectory) -> None:
+        """Fill `trajectory` up to its lengths; noise is (n_envs, n_steps, n_choices)."""
+        self.compile(policy)
+        self._kernel(
+            self._step,
+            self._state,
+            policy,
+            self.interface.agents_per_group,
+            noise,
+            self._observations,
+            trajectory.lengths,
+            trajectory.observations,
+            trajectory.next_observations,
+            trajectory.actions,
+            trajectory.rewards,
+            trajectory.terminated,
+            trajectory.truncated,
+        )
+
+    def close(self) -> None:
+        """Close the vector environment."""
+        self._env.close()
+
+
+def _rollout(
+    step: Any,
+    state: Any,
+    policy: PolicyArrays,
+    n_agents: int,
+    noise: Float32Array,
+    current: Float32Array,
+    lengths: IntArray,
+    observations: Float32Array,
+    next_observations: Float32Array,
+    actions: Float32Array,
+    rewards: Float64Array,
+    terminated: BoolArray,
+    truncated: BoolArray,
+) -> None:
+    """Unroll every group to its length, one after the other, so that its state stays in cache."""
+    env_actions = np.empty((n_agents, actions.shape[2]), np.float32)
+    final = np.empty((n_agents, current.shape[1]), np.float32)
+    step_rewards = np.empty(n_agents, np.float64)
+    scratch = np.zeros((policy.layers.shape[0] + 2, policy.width), np.float32)
+    for group in range(current.shape[0] // n_agents):
+        first = group * n_agents
+        for t in range(lengths[first]):
+            for agent in range(n_agents):
+                e = first + agent
+                observations[e, t] = current[e]
+                act(policy, current[e], noise[e, t], scratch, actions[e, t], env_actions[agent])
+            ended, timed_out = step(
+                state, group, env_actions, current[first : first + n_agents], final, step_rewards
+            )
+            for agent in range(n_agents):
+                e = first + agent
+                next_observations[e, t] = final[agent]
+                rewards[e, t] = step_rewards[agent]
+                terminated[e, t] = ended
+                truncated[e, t] = timed_out
+
+
+def _build_rollout(state_type: Any, policy_type: Any) -> Any:
+    """Compile `_rollout` for one environment class.
+
+    The step comes in as a first-class function with an explicit signature: that keeps the
+    compiled rollout in numba's cache from one process to the next.
+    """
+    f32, f64, i64, flag = types.float32, types.float64, types.int64, types.boolean
+    rows, cube = f32[:, ::1], f32[:, :, ::1]
+    step_type = types.FunctionType(
+        types.UniTuple(flag, 2)(state_type, i64, rows, rows, rows, f64[::1])
+    )
+    signature = types.void(
+        *(step_type, state_type, policy_type, i64, cube, rows, i64[::1]),
+        *(cube, cube, cube, f64[:, ::1], flag[:, ::1], flag[:, ::1]),
+    )
+    compile_ = numba.njit(signature, cache=True, nogil=True, error_model="numpy")
+    return compile_(_rollout)

@@ -1,0 +1,113 @@
+"""Any Gymnasium environment, stepped one by one in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from flowrl.envs.interface import Interface, read_interface
+from flowrl.policies import PolicyArrays, act, scratch_for
+from flowrl.trajectory import Float32Array, IntArray, Trajectory
+
+Env = gymnasium.Env[Any, Any]
+
+
+class PythonEnvironments:
+    """Some environments of the run, each unrolled on its own.
+
+    Every environment is an independent object with its own seed: one unroll after the other gives
+    the same numbers as all of them in lockstep, whatever their lengths.
+    """
+
+    def __init__(self, make: Callable[[], Env], seeds: Sequence[int]) -> None:
+        self._envs = [flat(make()) for _ in seeds]
+        space = self._envs[0].observation_space
+        self.interface = python_interface(self._envs[0])
+        self._observations = np.zeros(
+            (len(seeds), gymnasium.spaces.flatdim(space)), np.float32
+        )
+        for i, (env, seed) in enumerate(zip(self._envs, seeds, strict=True)):
+            self._observations[i] = env.reset(seed=seed)[0]
+        # A discrete space may start elsewhere than at zero.
+        self._first_action = int(getattr(self._envs[0].action_space, "start", 0))
+
+    @property
+    def n_envs(self) -> int:
+        """Count the environments of this rank."""
+        return len(self._envs)
+
+    @property
+    def n_blow_ups(self) -> IntArray:
+        """Count, for each environment, the episodes that ended in a blow-up: (n_envs,)."""
+        counts = [getattr(env.unwrapped, "n_blow_ups", 0) for env in self._envs]
+        return np.array([int(np.sum(count)) for count in counts], np.int64)
+
+    def compile(self, policy: PolicyArrays) -> None:
+        """Compile the policy, or load it from numba's cache."""
+        shape = self.interface.n_choices, self.interface.n_actions
+        act(
+            policy,
+            self._observations[0],
+            np.zeros(shape[0], np.float32),
+            scratch_for(policy),
+            np.empty(shape[1], np.float32),
+            np.empty(shape[1], np.float32),
+        )
+
+    def unroll(self, policy: PolicyArrays, noise: Float32Array, trajectory: Trajectory) -> None:
+        """Fill `trajectory` up to its lengths; noise is (n_envs, n_steps, n_choices)."""
+        scratch = scratch_for(policy)
+        for i in range(self.n_envs):
+            self._unroll_one(i, policy, noise[i], scratch, trajectory)
+
+    def _unroll_one(
+        self,
+        i: int,
+        policy: PolicyArrays,
+        noise: Float32Array,
+        scratch: Float32Array,
+        trajectory: Trajectory,
+    ) -> None:
+        env, observation = self._envs[i], self._observations[i]
+        env_action = np.empty(self.interface.n_actions, np.float32)
+        for t in range(trajectory.lengths[i]):
+            trajectory.observations[i, t] = observation
+            act(policy, observation, noise[t], scratch, trajectory.actions[i, t], env_action)
+            following, reward, terminated, truncated, _ = env.step(self._to_env(env, env_action))
+            trajectory.next_observations[i, t] = following
+            trajectory.rewards[i, t] = reward
+            trajectory.terminated[i, t] = terminated
+            # Both flags at once means that the task ended.
+            trajectory.truncated[i, t] = truncated and not terminated
+            observation[:] = env.reset()[0] if terminated or truncated else following
+
+    def _to_env(self, env: Env, action: Float32Array) -> Any:
+        """Convert one action to what the environment's space holds."""
+        space = env.action_space
+        if isinstance(space, gymnasium.spaces.Box):
+            # Scaling in float32 can land one rounding outside the box.
+            return np.clip(action.reshape(space.shape), space.low, space.high).astype(space.dtype)
+        return self._first_action + int(action[0])
+
+    def close(self) -> None:
+        """Close all environments."""
+        for env in self._envs:
+            env.close()
+
+
+def flat(env: Env) -> Env:
+    """Flatten an environment's observations to one dimension, if they are not."""
+    space = env.observation_space
+    if isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1:
+        return env
+    return gymnasium.wrappers.FlattenObservation(env)
+
+
+def python_interface(env: Env) -> Interface:
+    """Read the sizes of a flat environment."""
+    limit = env.spec.max_episode_steps if env.spec is not None else None
+    limit = limit or getattr(env.unwrapped, "episode_steps", None)
+    return read_interface(env.observation_space, env.action_space, limit)

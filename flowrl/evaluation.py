@@ -1,0 +1,143 @@
+"""Scores of controls on held-out starts: the trained policy, none, random and constant actions.
+
+All controls run on the same environments with the same seeds, through the same rollout as in
+training: a constant is a policy of zero scale, random actions are noise on a zero network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowrl.agents.ppo import PpoAgent
+from flowrl.config import RunConfig
+from flowrl.envs.interface import Interface
+from flowrl.networks import PolicyKind
+from flowrl.policies import PolicyArrays
+from flowrl.registry import EnvironmentSource
+from flowrl.seeding import Stream, generator, integer_seed
+from flowrl.trajectory import Float32Array, Float64Array, Trajectory
+
+# Steps of one unroll where the environment names no time limit.
+BLOCK_STEPS = 256
+# An episode without a time limit is cut here, so that an evaluation ends.
+MOST_STEPS = 100_000
+# Constant controls tried, in units of the policy (-1 and 1 are the bounds); the best is reported.
+CONSTANTS = (-1.0, -0.5, 0.5, 1.0)
+
+Noise = Callable[[int, int], Float32Array]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Undiscounted returns (n,) of every control, and which constant was the best."""
+
+    returns: dict[str, Float64Array]
+    constant: float
+
+    @property
+    def gain(self) -> float:
+        """Return the improvement over no control, relative to its score's magnitude [-]."""
+        trained = float(self.returns["trained"].mean())
+        uncontrolled = float(self.returns["uncontrolled"].mean())
+        return (trained - uncontrolled) / abs(uncontrolled) if uncontrolled else float("nan")
+
+
+class Evaluator:
+    """Held-out episodes of one configuration."""
+
+    def __init__(self, config: RunConfig, n_episodes: int, seed: int = 0) -> None:
+        """Prepare n_episodes episodes; the same seed gives the same starts to every run."""
+        self._source = EnvironmentSource(config.env, config.env_args).held_out(config.n_envs)
+        probe = self._source.interface(config.n_envs)
+        group = probe.agents_per_group
+        self._n = -(-n_episodes // group) * group
+        self._seed = seed
+        self._config = config
+        self.interface = probe
+        self._agent = PpoAgent.build(config, probe)
+
+    def evaluate(self, trained: PolicyArrays) -> Evaluation:
+        """Score the trained policy and all baselines."""
+        returns = {
+            "trained": self._score(trained, self._no_noise),
+            "uncontrolled": self._score(*self._uncontrolled()),
+            "random": self._score(self._blank(), self._random_noise),
+        }
+        tried = {c: self._score(*self._constant(c)) for c in self._constants()}
+        best = max(tried, key=lambda c: float(tried[c].mean()))
+        return Evaluation(returns | {"constant": tried[best]}, best)
+
+    def _constants(self) -> tuple[float, ...]:
+        if self.interface.kind is PolicyKind.GAUSSIAN:
+            return CONSTANTS
+        return tuple(float(choice) for choice in range(self.interface.n_choices))
+
+    def _score(self, policy: PolicyArrays, noise: Noise) -> Float64Array:
+        """Return the undiscounted return of one episode in each environment: (n,)."""
+        seeds = [integer_seed(self._seed, Stream.EVALUATION, i) for i in range(self._n)]
+        environments = self._source.make(seeds, self.interface)
+        returns, active = np.zeros(self._n), np.ones(self._n, np.bool_)
+        block = self.interface.episode_steps or BLOCK_STEPS
+        for step in range(0, MOST_STEPS, block):
+            trajectory = Trajectory.allocate(
+                self._n, block, self.interface.n_observations, self.interface.n_actions
+            )
+            trajectory.lengths[:] = np.where(active, block, 0)
+            environments.unroll(policy, noise(step, block), trajectory)
+            active &= ~_add_first_episode(trajectory, returns)
+            if not active.any():
+                break
+        environments.close()
+        return returns
+
+    def _blank(self) -> PolicyArrays:
+        return self._agent.policy(self.interface, 1.0)
+
+    def _uncontrolled(self) -> tuple[PolicyArrays, Noise]:
+        """Return a policy that always takes the environment's zero action."""
+        policy, noise = self._constant(0.0)
+        reach = self.interface.action_scale
+        policy.action_offset[:] = np.clip(
+            0.0, self.interface.action_offset - reach, self.interface.action_offset + reach
+        )
+        return policy, noise
+
+    def _constant(self, value: float) -> tuple[PolicyArrays, Noise]:
+        """Return a policy that always takes one action."""
+        policy = self._blank()
+        if self.interface.kind is PolicyKind.GAUSSIAN:
+            policy.action_offset[:] += value * policy.action_scale
+            policy.action_scale[:] = 0.0
+            return policy, self._no_noise
+
+        def noise(step: int, block: int) -> Float32Array:
+            values = self._no_noise(step, block)
+            values[..., int(value)] = 1.0
+            return values
+
+        return policy, noise
+
+    def _no_noise(self, step: int, block: int) -> Float32Array:  # noqa: ARG002
+        return np.zeros((self._n, block, self.interface.n_choices), np.float32)
+
+    def _random_noise(self, step: int, block: int) -> Float32Array:
+        """Draw noise that makes the blank policy's actions uniform over all of them."""
+        rng = generator(self._seed, Stream.ACTION_NOISE, step)
+        shape = (self._n, block, self.interface.n_choices)
+        if self.interface.kind is PolicyKind.GAUSSIAN:
+            # The blank network's standard deviation is sigmoid(0) = 1/2.
+            return rng.uniform(-2.0, 2.0, shape).astype(np.float32)
+        return rng.gumbel(size=shape).astype(np.float32)
+
+
+def _add_first_episode(trajectory: Trajectory, returns: Float64Array) -> np.ndarray:
+    """Add the rewards up to each environment's first end; return who has ended."""
+    ended = trajectory.terminated | trajectory.truncated
+    for env, length in enumerate(trajectory.lengths):
+        ends = np.flatnonzero(ended[env, :length])
+        returns[env] += trajectory.rewards[env, : ends[0] + 1 if ends.size else length].sum()
+    finished: np.ndarray = ended.any(axis=1)
+    return finished

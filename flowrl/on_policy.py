@@ -1,0 +1,248 @@
+"""Synchronous, strictly on-policy PPO over ranks.
+
+Every rank does the same thing on its own share: it unrolls its environments on its own copy of
+the policy, values its own transitions, and takes its part of every gradient step. Ranks exchange
+one row of sums per environment and update, and the gradients of each step; no trajectory, no
+weights and nothing pickled crosses the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowrl.advantage import gae
+from flowrl.agents.ppo import PpoAgent
+from flowrl.assessment import N_SUMS, Assessment, Moments, assess, normalised_advantages
+from flowrl.collector import EPISODE_COLUMNS, Collector
+from flowrl.comm import Communicator
+from flowrl.config import RunConfig
+from flowrl.envs.moments import RunningMoments, env_moments
+from flowrl.envs.interface import Interface
+from flowrl.learners import Learner, Step, StepReport
+from flowrl.minibatches import Minibatch, Shuffler
+from flowrl.registry import LEARNERS, EnvironmentSource, load
+from flowrl.schedule import Collection, Schedule, share
+from flowrl.seeding import Stream, integer_seed
+from flowrl.stopwatch import Stopwatch
+from flowrl.trajectory import Float64Array, IntArray, Trajectory
+
+SHARES = ("collect", "reduce", "learn")
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on, and why."""
+
+
+@dataclass(frozen=True)
+class UpdateReport:
+    """One update as root reports it."""
+
+    update: int  # from one
+    transitions: int  # since the start of the run
+    moments: Moments
+    steps: tuple[StepReport, ...]  # all gradient steps, in order
+    skipped: int  # gradient steps skipped since the start of the run
+    blow_ups: int  # since the start of the run
+    episodes: Float64Array  # (n_episodes, 4) the episodes that ended, by EPISODE_COLUMNS
+    seconds: Float64Array  # (n_ranks, 3) by SHARES [s]
+
+
+class OnPolicyTrainer:
+    """One rank's part of a PPO run."""
+
+    def __init__(self, config: RunConfig, comm: Communicator) -> None:
+        """Make this rank's environments, networks and learner.
+
+        Raises ScheduleError or UnsupportedEnvironment for what cannot be trained.
+        """
+        self._config, self._comm = config, comm
+        source = EnvironmentSource(config.env, config.env_args)
+        self.interface = source.interface(config.n_envs)
+        self.schedule = _schedule(config, self.interface)
+        self.shares = share(config.n_envs, comm.size, self.interface.agents_per_group)
+        self._stop = int(self.shares[: comm.rank + 1].sum())
+        self._first = self._stop - int(self.shares[comm.rank])
+        self.agent = PpoAgent.build(config, self.interface)
+        self.learner = self._make_learner()
+        self.moments = RunningMoments(self.interface.n_observations)
+        self.collector = self._make_collector(source)
+        self._watch = Stopwatch()
+        self._shuffle_seed = integer_seed(config.seed, Stream.PERMUTATION)
+        self._skipped = self._skipped_in_a_row = 0
+        self._accumulators = np.zeros(self.learner.n_accumulators, np.int64)
+
+    def _make_learner(self) -> Learner:
+        make = load(LEARNERS[self._config.learner])
+        learner: Learner = make(self.agent, self._config.ppo)
+        learner.load_parameters(self.agent.initial_parameters(self._config.seed))
+        return learner
+
+    def _make_collector(self, source: EnvironmentSource) -> Collector:
+        seed = self._config.seed
+        seeds = [
+            integer_seed(seed, Stream.ENVIRONMENT, env) for env in range(self._first, self._stop)
+        ]
+        policy = self.agent.policy(self.interface, self._config.ppo.observation_clip)
+        environments = source.make(seeds, self.interface)
+        return Collector(environments, policy, seed, self._first)
+
+    def updates(self) -> Iterator[UpdateReport | None]:
+        """Train to the end; yield after each update its report on root and None elsewhere."""
+        number = transitions = 0
+        for collection in self.schedule.collections():
+            self._watch.reset()
+            self._publish_policy()
+            trajectory = self.collector.collect(collection.lengths[self._first : self._stop])
+            assessments = [self._assess(trajectory, envs) for envs in collection.updates]
+            self._watch.lap("collect")
+            rows = self._exchange(trajectory, collection, assessments)
+            blow_ups = int(rows[:, -1].sum())
+            for envs, assessment in zip(collection.updates, assessments, strict=True):
+                number += 1
+                transitions += int(collection.lengths[envs].sum())
+                moments = Moments.of(rows[envs, :N_SUMS])
+                steps = self._learn(number, collection.lengths[envs], envs, assessment, moments)
+                gathered = self._gather(trajectory, envs)
+                if gathered is None:
+                    yield None
+                    continue
+                seconds, episodes = gathered
+                yield UpdateReport(
+                    number, transitions, moments, steps, self._skipped, blow_ups, episodes, seconds
+                )
+
+    def _publish_policy(self) -> None:
+        """Copy the learner's actor and the observation moments into the rollout's policy."""
+        policy = self.collector.policy
+        policy.weights[:] = self.learner.parameters()[: self.agent.n_actor_weights]
+        if self._config.ppo.normalise_observations:
+            policy.observation_mean[:] = self.moments.mean
+            policy.observation_scale[:] = 1.0 / self.moments.std
+
+    def _local(self, envs: IntArray) -> IntArray:
+        """Return the local indices of those of `envs` that this rank owns."""
+        return envs[(envs >= self._first) & (envs < self._stop)] - self._first
+
+    def _assess(self, trajectory: Trajectory, envs: IntArray) -> Assessment:
+        """Value this rank's part of the trajectories that feed one update."""
+        ppo = self._config.ppo
+        return assess(
+            trajectory.of(self._local(envs)),
+            self.learner,
+            self.collector.policy,
+            self._config.bootstrap,
+            ppo.gamma,
+            ppo.gae_lambda,
+        )
+
+    def _exchange(
+        self, trajectory: Trajectory, collection: Collection, assessments: list[Assessment]
+    ) -> Float64Array:
+        """Share one row of sums per environment, and merge the observation moments.
+
+        Returns the rows of all environments in global order: the sums of the assessments, the
+        observation moments, the count of blow-ups.
+        """
+        sums = np.zeros((self.collector.n_envs, N_SUMS))
+        for envs, assessment in zip(collection.updates, assessments, strict=True):
+            sums[self._local(envs)] = assessment.sums
+        blow_ups = self.collector.n_blow_ups[:, None].astype(np.float64)
+        rows = np.concatenate([sums, env_moments(trajectory), blow_ups], axis=1)
+        rows = self._comm.all_gather(rows, self.shares)
+        self._watch.lap("reduce")
+        n = self.interface.n_observations
+        for row in rows[:, N_SUMS:-1]:
+            self.moments.merge(row[0], row[1 : n + 1], row[n + 1 :])
+        return rows
+
+    def _learn(
+        self,
+        number: int,
+        lengths: IntArray,
+        envs: IntArray,
+        assessment: Assessment,
+        moments: Moments,
+    ) -> tuple[StepReport, ...]:
+        """Make one update: all epochs of minibatches over the transitions of `envs`."""
+        ppo = self._config.ppo
+        batch = assessment.batch
+        if ppo.normalise_advantages:
+            batch = normalised_advantages(batch, moments)
+        self.learner.load_batch(batch)
+        first, stop = np.searchsorted(envs, (self._first, self._stop))
+        shuffler = Shuffler(
+            self._shuffle_seed, number, lengths, int(first), int(stop), ppo.n_minibatches
+        )
+        steps = tuple(
+            self._step(minibatch)
+            for epoch in range(ppo.n_epochs)
+            for minibatch in shuffler.epoch(epoch)
+        )
+        self._watch.lap("learn")
+        return steps
+
+    def _step(self, minibatch: Minibatch) -> StepReport:
+        """Take one gradient step together with all other ranks."""
+        while True:
+            self.learner.gradient(minibatch, self._accumulators)
+            self._watch.lap("learn")
+            self._comm.sum_integers(self._accumulators)
+            self._watch.lap("reduce")
+            report = self.learner.apply(self._accumulators)
+            if report.step is not Step.RESCALED:
+                break
+        self._count_skips(report)
+        return report
+
+    def _count_skips(self, report: StepReport) -> None:
+        """Count steps skipped for a non-finite gradient; too many in a row end the run."""
+        skipped = report.step is Step.SKIPPED
+        self._skipped += skipped
+        self._skipped_in_a_row = self._skipped_in_a_row + 1 if skipped else 0
+        limit = self._config.ppo.max_skipped_gradients
+        if self._skipped_in_a_row >= limit:
+            raise TrainingError(
+                f"{limit} gradients in a row were not finite; the parameters are those before "
+                "them. Look at the environment's rewards and observations, or lower the "
+                "learning rates (--ppo.actor-learning-rate, --ppo.critic-learning-rate)"
+            )
+
+    def _gather(
+        self, trajectory: Trajectory, envs: IntArray
+    ) -> tuple[Float64Array, Float64Array] | None:
+        """Return on root every rank's seconds and the episodes that ended in `envs`.
+
+        One message: the first row of each rank holds its seconds, the others an episode each.
+        """
+        seconds = np.zeros((1, len(EPISODE_COLUMNS)))
+        seconds[0, : len(SHARES)] = [self._watch.seconds.get(name, 0.0) for name in SHARES]
+        seconds[0, -1] = -1.0  # marks the row: an episode has zero or one here
+        self._watch.reset()
+        episodes = self.collector.finished_episodes(trajectory, self._local(envs))
+        rows = self._comm.gather(np.concatenate([seconds, episodes]))
+        if rows is None:
+            return None
+        is_seconds = rows[:, -1] < 0.0
+        return rows[is_seconds, : len(SHARES)], rows[~is_seconds]
+
+
+def _schedule(config: RunConfig, interface: Interface) -> Schedule:
+    return Schedule(
+        config.n_envs,
+        config.n_transitions,
+        config.ppo.n_transitions_per_update,
+        config.bootstrap,
+        interface.episode_steps,
+        interface.agents_per_group,
+    )
+
+
+def warm_up(trainer: OnPolicyTrainer) -> None:
+    """Compile everything the loop calls, or load it from numba's cache, without a side effect."""
+    trainer.collector.compile()
+    empty, flags = np.zeros((1, 1)), np.zeros((1, 1), np.bool_)
+    gae(empty, empty, empty, flags, flags, np.ones(1, np.int64), 1.0, 1.0)
+    Shuffler(0, 0, np.ones(1, np.int64), 0, 1, 1).epoch(0)

@@ -1,0 +1,44 @@
+"""What a run would do, as `--dry-run` prints it."""
+
+from __future__ import annotations
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from flowrl.config import RunConfig, to_toml
+from flowrl.schedule import Schedule
+from flowrl.trajectory import IntArray
+
+
+def print_plan(config: RunConfig, schedule: Schedule, shares: IntArray) -> None:
+    """Print the resolved configuration and how the work is spread."""
+    console = Console(highlight=False)
+    console.print(to_toml(config).rstrip(), markup=False)
+    collections = list(schedule.collections())
+    first, last = collections[0], collections[-1]
+    table = Table(title="Plan", title_justify="left", show_header=False)
+    table.add_column("quantity")
+    table.add_column("value")
+    table.add_row("results file", str(config.output))
+    table.add_row("ranks", str(len(shares)))
+    table.add_row("environments per rank", _spread(shares))
+    table.add_row("steps per environment between two collections", _spread(first.lengths))
+    table.add_row("steps per rank between two collections", _spread(_per_rank(first.lengths, shares)))
+    table.add_row("transitions per update", str(first.n_transitions // len(first.updates)))
+    table.add_row("updates", str(schedule.n_updates))
+    table.add_row("transitions", f"{config.n_transitions:,}")
+    if last.n_transitions != first.n_transitions:
+        table.add_row("transitions of the last collection", str(last.n_transitions))
+    console.print(table)
+
+
+def _per_rank(lengths: IntArray, shares: IntArray) -> IntArray:
+    edges = [0, *shares.cumsum().tolist()]
+    sums = [int(lengths[a:b].sum()) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return np.array(sums, np.int64)
+
+
+def _spread(counts: IntArray) -> str:
+    low, high = int(counts.min()), int(counts.max())
+    return str(low) if low == high else f"{low} to {high}"

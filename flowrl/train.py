@@ -1,0 +1,131 @@
+"""Train a policy: `python -m flowrl.train`, alone or under `mpirun -n N`."""
+
+from __future__ import annotations
+
+import flowrl.threads  # isort: skip  # noqa: F401  (one thread a rank, before NumPy loads)
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from flowrl.comm import Communicator, abort_on_error, connect
+from flowrl.config import ConfigError, RunConfig, error_line, from_toml, parse, to_toml
+from flowrl.on_policy import OnPolicyTrainer, TrainingError, warm_up
+from flowrl.plan import print_plan
+from flowrl.session import open_session
+
+PROGRAM = "flowrl.train"
+_USAGE = 2
+
+T = TypeVar("T")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train as the command line says; return the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        comm = connect()
+    except ConfigError as error:
+        sys.stderr.write(f"{error_line(PROGRAM, error)}\n")
+        return _USAGE
+    try:
+        return _run(arguments, comm)
+    except BaseException as error:
+        # Whatever it is, the other ranks may wait for this one for ever.
+        abort_on_error(comm, error)
+        raise
+
+
+def _run(arguments: Sequence[str], comm: Communicator) -> int:
+    """Train on this rank; every rank returns the same exit code."""
+    try:
+        config = _configuration(arguments, comm)
+        trainer = _root_first(comm, lambda: _prepare(config, comm))
+        if config.dry_run:
+            if comm.rank == 0:
+                print_plan(config, trainer.schedule, trainer.shares)
+            return 0
+        session = _root_first(comm, lambda: open_session(config, trainer, comm, arguments))
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    try:
+        with session:
+            for report in trainer.updates():
+                session.add(report)
+    except TrainingError as error:
+        # Every rank sees the same sums, so every rank is here.
+        if comm.rank == 0:
+            _complain(error)
+        return 1
+    return 0
+
+
+def _prepare(config: RunConfig, comm: Communicator) -> OnPolicyTrainer:
+    trainer = OnPolicyTrainer(config, comm)
+    if not config.dry_run:
+        warm_up(trainer)
+    return trainer
+
+
+def _configuration(arguments: Sequence[str], comm: Communicator) -> RunConfig:
+    """Read the command line on root and share it, or leave together: one message, not one a rank."""
+    text = ""
+    if comm.rank == 0:
+        try:
+            text = to_toml(parse(arguments, PROGRAM))
+        except ConfigError as error:
+            _complain(error)
+            text = _EXIT + str(_USAGE)
+        except SystemExit as stop:  # --help has been printed
+            text = _EXIT + str(stop.code or 0)
+    text = comm.broadcast_text(text)
+    if text.startswith(_EXIT):
+        raise SystemExit(int(text.removeprefix(_EXIT)))
+    config = from_toml(text)
+    if config.comm.polite != "auto":
+        comm.wait_politely(config.comm.polite == "on")
+    return config
+
+
+# No TOML text begins like this.
+_EXIT = "\0exit "
+
+
+def _root_first(comm: Communicator, build: Callable[[], T]) -> T:
+    """Build on root, then on all others at once; leave together where it cannot be built.
+
+    What root compiles and computes lies in caches when the others come for it.
+    """
+    built: T | None = None
+    error: ConfigError | None = None
+    for is_turn in (comm.rank == 0, comm.rank != 0):
+        if is_turn:
+            try:
+                built = build()
+            except ConfigError as caught:
+                error = caught
+        comm.barrier()
+    _leave_together(comm, error)
+    assert built is not None  # noqa: S101  (or we had left)
+    return built
+
+
+def _leave_together(comm: Communicator, error: ConfigError | None) -> None:
+    """Exit on every rank if any has an error; the first rank that has one reports it."""
+    failed = np.zeros(comm.size, np.int64)
+    failed[comm.rank] = error is not None
+    comm.sum_integers(failed)
+    if failed.any():
+        if error is not None and comm.rank == np.flatnonzero(failed)[0]:
+            _complain(error)
+        raise SystemExit(_USAGE)
+
+
+def _complain(error: BaseException) -> None:
+    sys.stderr.write(f"{error_line(PROGRAM, error)}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
