@@ -117,4 +117,3 @@ def normalised_advantages(batch: Batch, moments: Moments) -> Batch:
     # The constant keeps an update whose advantages are all equal at zero, not at infinity.
     scaled = (batch.advantages - moments.advantage_mean) / (moments.advantage_std + 1e-8)
     return replace(batch, advantages=scaled.astype(np.float32))
-

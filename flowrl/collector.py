@@ -25,9 +25,7 @@ class Collector:
         self.policy = policy
         self._environments = environments
         self._first_env = first_env
-        self._rngs = [
-            generator(seed, Stream.ACTION_NOISE, first_env + i) for i in range(n_envs)
-        ]
+        self._rngs = [generator(seed, Stream.ACTION_NOISE, first_env + i) for i in range(n_envs)]
         self._returns = np.zeros(n_envs)
         self._steps = np.zeros(n_envs, np.int64)
 

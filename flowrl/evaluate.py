@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from flowrl.agents.ppo import PpoAgent
 from flowrl.config import ConfigError, parse_options, run_command
-from flowrl.config.options import check_fields, file, switch, whole
+from flowrl.config.options import check_fields, required_file, switch, whole
 from flowrl.evaluation import Evaluation, Evaluator
-from flowrl.policies import PolicyArrays
+from flowrl.playback import load_policy
 from flowrl.recorder import RecorderError, record_evaluation
 from flowrl.results import Run
 
@@ -30,12 +28,64 @@ PROGRAM = "flowrl.evaluate"
 class EvaluateOptions:
     """Score a trained policy, no control, random and constant actions on held-out starts."""
 
-    run: Path = file(None, "results file of the run", "RUN.h5", positional=True, optional=False)
+    run: Path = required_file("results file of the run")
     n_episodes: int = whole(64, "episodes of each kind of control", 1, 10**6)
-    seed: int = whole(0, "seed of the held-out starts; the same for all runs to compare", 0, 2**31)
+    seed: int = whole(0, "seed of the held-out starts; equal for runs to compare", 0, 2**31)
     write: bool = switch(True, "write the evaluation into the results file")
     json: bool = switch(False, "print one JSON object instead of a table")
 
     def __post_init__(self) -> None:
         """Check every field."""
         check_fields(self)
+
+
+def evaluate_run(path: Path, n_episodes: int, seed: int) -> Evaluation:
+    """Score the policy of a results file and all baselines."""
+    run = Run.open(path)
+    config = run.config
+    evaluator = Evaluator(config, n_episodes, seed)
+    return evaluator.evaluate(load_policy(run, config, evaluator.interface))
+
+
+def _summary(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the scores as the JSON output and the notes hold them."""
+    summary: dict[str, Any] = {
+        control: {"mean": float(r.mean()), "std": float(r.std()), "n": len(r)}
+        for control, r in evaluation.returns.items()
+    }
+    return {**summary, "gain": evaluation.gain, "constant_action": evaluation.constant}
+
+
+def _print_table(path: Path, summary: Mapping[str, Any]) -> None:
+    table = Table(title=f"Held-out scores of {path.name}", title_justify="left")
+    for column in ("control", "mean", "standard deviation", "episodes"):
+        table.add_column(column, justify="left" if column == "control" else "right")
+    for control in ("trained", "uncontrolled", "random", "constant"):
+        row = summary[control]
+        name = f"constant {summary['constant_action']:g}" if control == "constant" else control
+        table.add_row(name, f"{row['mean']:.4f}", f"{row['std']:.4f}", str(row["n"]))
+    console = Console()
+    console.print(table)
+    console.print(f"gain over no control: {100 * summary['gain']:.1f} % of its magnitude")
+
+
+def command(arguments: Sequence[str]) -> int:
+    """Run the command line; return the exit code."""
+    options = parse_options(EvaluateOptions, arguments, PROGRAM)
+    evaluation = evaluate_run(options.run, options.n_episodes, options.seed)
+    summary = _summary(evaluation)
+    if options.json:
+        sys.stdout.write(json.dumps(summary) + "\n")
+    else:
+        _print_table(options.run, summary)
+    if options.write:
+        try:
+            notes = {"constant_action": evaluation.constant, "seed": float(options.seed)}
+            record_evaluation(options.run, evaluation.returns, evaluation.gain, notes)
+        except RecorderError as error:
+            raise ConfigError(f"{error}; the scores above were not written") from None
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(command, PROGRAM))

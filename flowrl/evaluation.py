@@ -13,7 +13,6 @@ import numpy as np
 
 from flowrl.agents.ppo import PpoAgent
 from flowrl.config import RunConfig
-from flowrl.envs.interface import Interface
 from flowrl.networks import PolicyKind
 from flowrl.policies import PolicyArrays
 from flowrl.registry import EnvironmentSource
@@ -50,11 +49,11 @@ class Evaluator:
 
     def __init__(self, config: RunConfig, n_episodes: int, seed: int = 0) -> None:
         """Prepare n_episodes episodes; the same seed gives the same starts to every run."""
-        self._source = EnvironmentSource(config.env, config.env_args).held_out(config.n_envs)
-        probe = self._source.interface(config.n_envs)
+        self.source = EnvironmentSource(config.env, config.env_args).held_out(config.n_envs)
+        probe = self.source.interface(config.n_envs)
         group = probe.agents_per_group
         self._n = -(-n_episodes // group) * group
-        self._seed = seed
+        self.seed = seed
         self._config = config
         self.interface = probe
         self._agent = PpoAgent.build(config, probe)
@@ -63,7 +62,7 @@ class Evaluator:
         """Score the trained policy and all baselines."""
         returns = {
             "trained": self._score(trained, self._no_noise),
-            "uncontrolled": self._score(*self._uncontrolled()),
+            "uncontrolled": self._score(self.uncontrolled(), self._no_noise),
             "random": self._score(self._blank(), self._random_noise),
         }
         tried = {c: self._score(*self._constant(c)) for c in self._constants()}
@@ -77,8 +76,8 @@ class Evaluator:
 
     def _score(self, policy: PolicyArrays, noise: Noise) -> Float64Array:
         """Return the undiscounted return of one episode in each environment: (n,)."""
-        seeds = [integer_seed(self._seed, Stream.EVALUATION, i) for i in range(self._n)]
-        environments = self._source.make(seeds, self.interface)
+        seeds = [integer_seed(self.seed, Stream.EVALUATION, i) for i in range(self._n)]
+        environments = self.source.make(seeds, self.interface)
         returns, active = np.zeros(self._n), np.ones(self._n, np.bool_)
         block = self.interface.episode_steps or BLOCK_STEPS
         for step in range(0, MOST_STEPS, block):
@@ -96,14 +95,15 @@ class Evaluator:
     def _blank(self) -> PolicyArrays:
         return self._agent.policy(self.interface, 1.0)
 
-    def _uncontrolled(self) -> tuple[PolicyArrays, Noise]:
-        """Return a policy that always takes the environment's zero action."""
-        policy, noise = self._constant(0.0)
-        reach = self.interface.action_scale
+    def uncontrolled(self) -> PolicyArrays:
+        """Return a policy that, without noise, always takes the zero action (or the first)."""
+        policy = self._blank()
+        reach = self.interface.action_scale.copy()
+        policy.action_scale[:] = 0.0
         policy.action_offset[:] = np.clip(
             0.0, self.interface.action_offset - reach, self.interface.action_offset + reach
         )
-        return policy, noise
+        return policy
 
     def _constant(self, value: float) -> tuple[PolicyArrays, Noise]:
         """Return a policy that always takes one action."""
@@ -125,7 +125,7 @@ class Evaluator:
 
     def _random_noise(self, step: int, block: int) -> Float32Array:
         """Draw noise that makes the blank policy's actions uniform over all of them."""
-        rng = generator(self._seed, Stream.ACTION_NOISE, step)
+        rng = generator(self.seed, Stream.ACTION_NOISE, step)
         shape = (self._n, block, self.interface.n_choices)
         if self.interface.kind is PolicyKind.GAUSSIAN:
             # The blank network's standard deviation is sigmoid(0) = 1/2.

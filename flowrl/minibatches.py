@@ -65,9 +65,7 @@ def _mix(x: np.uint64) -> np.uint64:
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _permutations(
-    key: np.ndarray, epoch: int, starts: IntArray, first: int, stop: int
-) -> IntArray:
+def _permutations(key: np.ndarray, epoch: int, starts: IntArray, first: int, stop: int) -> IntArray:
     """Return local rows, each environment's own rows in random order (Fisher-Yates)."""
     offset = starts[first]
     rows = np.arange(starts[stop] - offset)
@@ -79,7 +77,9 @@ def _permutations(
         begin = starts[env] - offset
         for n in range(starts[env + 1] - starts[env], 1, -1):
             state += step
-            pick = begin + np.int64(((_mix(state) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+            pick = begin + np.int64(
+                ((_mix(state) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)
+            )
             last = begin + n - 1
             rows[pick], rows[last] = rows[last], rows[pick]
     return rows

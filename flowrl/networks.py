@@ -61,12 +61,12 @@ def gaussian_actor(n_observations: int, n_actions: int, width: int) -> Layers:
     )
 
 
-def perceptron(n_inputs: int, widths: tuple[int, ...], n_outputs: int, hidden: Activation) -> Layers:
+def perceptron(
+    n_inputs: int, widths: tuple[int, ...], n_outputs: int, hidden: Activation
+) -> Layers:
     """Build a plain chain of hidden layers with an identity end."""
     sizes = (n_inputs, *widths, n_outputs)
-    rows = [
-        (i - 1, 0, sizes[i], sizes[i + 1], hidden, -1) for i in range(len(widths))
-    ]
+    rows = [(i - 1, 0, sizes[i], sizes[i + 1], hidden, -1) for i in range(len(widths))]
     rows.append((len(widths) - 1, 0, sizes[-2], n_outputs, Activation.IDENTITY, 0))
     return np.array(rows, dtype=np.int32)
 

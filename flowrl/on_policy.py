@@ -19,8 +19,8 @@ from flowrl.assessment import N_SUMS, Assessment, Moments, assess, normalised_ad
 from flowrl.collector import EPISODE_COLUMNS, Collector
 from flowrl.comm import Communicator
 from flowrl.config import RunConfig
-from flowrl.envs.moments import RunningMoments, env_moments
 from flowrl.envs.interface import Interface
+from flowrl.envs.moments import RunningMoments, env_moments
 from flowrl.learners import Learner, Step, StepReport
 from flowrl.minibatches import Minibatch, Shuffler
 from flowrl.registry import LEARNERS, EnvironmentSource, load
@@ -94,7 +94,7 @@ class OnPolicyTrainer:
         number = transitions = 0
         for collection in self.schedule.collections():
             self._watch.reset()
-            self._publish_policy()
+            self.publish_policy()
             trajectory = self.collector.collect(collection.lengths[self._first : self._stop])
             assessments = [self._assess(trajectory, envs) for envs in collection.updates]
             self._watch.lap("collect")
@@ -114,7 +114,7 @@ class OnPolicyTrainer:
                     number, transitions, moments, steps, self._skipped, blow_ups, episodes, seconds
                 )
 
-    def _publish_policy(self) -> None:
+    def publish_policy(self) -> None:
         """Copy the learner's actor and the observation moments into the rollout's policy."""
         policy = self.collector.policy
         policy.weights[:] = self.learner.parameters()[: self.agent.n_actor_weights]

@@ -24,7 +24,9 @@ def print_plan(config: RunConfig, schedule: Schedule, shares: IntArray) -> None:
     table.add_row("ranks", str(len(shares)))
     table.add_row("environments per rank", _spread(shares))
     table.add_row("steps per environment between two collections", _spread(first.lengths))
-    table.add_row("steps per rank between two collections", _spread(_per_rank(first.lengths, shares)))
+    table.add_row(
+        "steps per rank between two collections", _spread(_per_rank(first.lengths, shares))
+    )
     table.add_row("transitions per update", str(first.n_transitions // len(first.updates)))
     table.add_row("updates", str(schedule.n_updates))
     table.add_row("transitions", f"{config.n_transitions:,}")

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from flowrl.networks import Layers, PolicyKind, Weights, n_outputs, weight_offsets
+from flowrl.networks import Column, Layers, PolicyKind, Weights, n_outputs, weight_offsets
 
 Float32Array = npt.NDArray[np.float32]
 
@@ -61,7 +61,7 @@ def policy_arrays(
         action_offset=action_offset.astype(np.float32),
         is_gaussian=kind is PolicyKind.GAUSSIAN,
         n_outputs=n_outputs(layers),
-        width=max(n_observations, int(layers[:, 3].max())),
+        width=max(n_observations, int(layers[:, Column.N_OUT].max()), n_outputs(layers)),
     )
 
 

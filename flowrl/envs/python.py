@@ -26,13 +26,9 @@ class PythonEnvironments:
         self._envs = [flat(make()) for _ in seeds]
         space = self._envs[0].observation_space
         self.interface = python_interface(self._envs[0])
-        self._observations = np.zeros(
-            (len(seeds), gymnasium.spaces.flatdim(space)), np.float32
-        )
+        self._observations = np.zeros((len(seeds), gymnasium.spaces.flatdim(space)), np.float32)
         for i, (env, seed) in enumerate(zip(self._envs, seeds, strict=True)):
             self._observations[i] = env.reset(seed=seed)[0]
-        # A discrete space may start elsewhere than at zero.
-        self._first_action = int(getattr(self._envs[0].action_space, "start", 0))
 
     @property
     def n_envs(self) -> int:
@@ -76,21 +72,15 @@ class PythonEnvironments:
         for t in range(trajectory.lengths[i]):
             trajectory.observations[i, t] = observation
             act(policy, observation, noise[t], scratch, trajectory.actions[i, t], env_action)
-            following, reward, terminated, truncated, _ = env.step(self._to_env(env, env_action))
+            following, reward, terminated, truncated, _ = env.step(
+                to_space(env.action_space, env_action)
+            )
             trajectory.next_observations[i, t] = following
             trajectory.rewards[i, t] = reward
             trajectory.terminated[i, t] = terminated
             # Both flags at once means that the task ended.
             trajectory.truncated[i, t] = truncated and not terminated
             observation[:] = env.reset()[0] if terminated or truncated else following
-
-    def _to_env(self, env: Env, action: Float32Array) -> Any:
-        """Convert one action to what the environment's space holds."""
-        space = env.action_space
-        if isinstance(space, gymnasium.spaces.Box):
-            # Scaling in float32 can land one rounding outside the box.
-            return np.clip(action.reshape(space.shape), space.low, space.high).astype(space.dtype)
-        return self._first_action + int(action[0])
 
     def close(self) -> None:
         """Close all environments."""
@@ -111,3 +101,12 @@ def python_interface(env: Env) -> Interface:
     limit = env.spec.max_episode_steps if env.spec is not None else None
     limit = limit or getattr(env.unwrapped, "episode_steps", None)
     return read_interface(env.observation_space, env.action_space, limit)
+
+
+def to_space(space: gymnasium.Space[Any], action: Float32Array) -> Any:
+    """Convert one action to what the environment's space holds."""
+    if isinstance(space, gymnasium.spaces.Box):
+        # Scaling in float32 can land one rounding outside the box.
+        return np.clip(action.reshape(space.shape), space.low, space.high).astype(space.dtype)
+    # A discrete space may start elsewhere than at zero.
+    return int(getattr(space, "start", 0)) + int(action[0])

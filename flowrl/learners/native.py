@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import accel
 import numpy as np
 
+import accel
 from flowrl.agents.ppo import PpoAgent
 from flowrl.config import PpoConfig
 from flowrl.learners import Batch, Step, StepReport
@@ -59,9 +59,7 @@ class NativeLearner:
 
     def gradient(self, minibatch: Minibatch, accumulators: IntArray) -> None:
         """Overwrite `accumulators` with this rank's part of the minibatch's sums."""
-        self._native.gradient(
-            minibatch.rows, minibatch.chunks, minibatch.n_total, accumulators
-        )
+        self._native.gradient(minibatch.rows, minibatch.chunks, minibatch.n_total, accumulators)
 
     def apply(self, accumulators: IntArray) -> StepReport:
         """Step the optimiser with the sums over all ranks."""

@@ -1,0 +1,201 @@
+"""Root's side of a run: its results file and its screen. The other ranks have a silent one."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from flowrl.collector import EPISODE_COLUMNS
+from flowrl.comm import Communicator
+from flowrl.config import RunConfig, to_toml
+from flowrl.evaluation import Evaluator
+from flowrl.learners import Step
+from flowrl.on_policy import SHARES, OnPolicyTrainer, UpdateReport
+from flowrl.progress import Progress, make_progress
+from flowrl.recorder import Recorder, RecorderError, RunHeader
+
+# Episodes over which the score of the moment is taken, where fewer environments run.
+_LEAST_LATEST = 8
+
+
+class Session(Protocol):
+    """What happens to the reports of a run."""
+
+    def __enter__(self) -> Self:
+        """Start."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End, saying how."""
+
+    def add(self, report: UpdateReport | None) -> None:
+        """Take one update."""
+
+
+class SilentSession:
+    """The session of every rank but root."""
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self
+
+    def __exit__(self, *ending: object) -> None:
+        """End."""
+
+    def add(self, report: UpdateReport | None) -> None:
+        """Take nothing."""
+
+
+class RootSession:
+    """Writes each update to the results file and shows it."""
+
+    def __init__(
+        self, config: RunConfig, trainer: OnPolicyTrainer, recorder: Recorder, progress: Progress
+    ) -> None:
+        self._config, self._trainer = config, trainer
+        self._recorder, self._progress = recorder, progress
+        self._latest: deque[float] = deque(maxlen=max(_LEAST_LATEST, config.n_envs))
+        self._last = time.perf_counter()
+        self._complained = False
+
+    def __enter__(self) -> Self:
+        """Start the clock and the display."""
+        self._last = time.perf_counter()
+        self._progress.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Evaluate a run that came to its end, and close the file."""
+        self._progress.__exit__(kind, error, trace)
+        if kind is None and self._config.evaluation.at_end:
+            self._evaluate()
+        self._recorder.__exit__(kind, error, trace)
+
+    def add(self, report: UpdateReport | None) -> None:
+        """Write and show one update; a file that cannot be written does not end the training."""
+        assert report is not None  # noqa: S101  (root has every report)
+        self._latest.extend(report.episodes[:, EPISODE_COLUMNS.index("return")])
+        iteration = _iteration(report, self._latest)
+        seconds = self._seconds(report)
+        is_last = report.transitions == self._config.n_transitions
+        due = is_last or report.update % self._config.record.policy_interval == 0
+        policy = policy_columns(self._trainer, report.update) if due else None
+        try:
+            self._recorder.append(iteration, seconds, _episodes(report), policy)
+        except RecorderError as error:
+            self._complain(error)
+        self._progress.update({**iteration, **seconds})
+
+    def _seconds(self, report: UpdateReport) -> dict[str, float]:
+        now = time.perf_counter()
+        root = dict(zip(SHARES, map(float, report.seconds[0]), strict=True))
+        total, self._last = now - self._last, now
+        return {**root, "slowest_collect": float(report.seconds[:, 0].max()), "total": total}
+
+    def _complain(self, error: RecorderError) -> None:
+        if not self._complained:
+            sys.stderr.write(f"flowrl.train: warning: {error}; training goes on\n")
+            self._complained = True
+
+    def _evaluate(self) -> None:
+        """Score the final policy on held-out starts and write the scores down."""
+        evaluator = Evaluator(self._config, self._config.evaluation.n_episodes)
+        self._trainer.publish_policy()
+        evaluation = evaluator.evaluate(self._trainer.collector.policy)
+        try:
+            self._recorder.record_evaluation(
+                evaluation.returns, evaluation.gain, {"constant_action": evaluation.constant}
+            )
+        except RecorderError as error:
+            self._complain(error)
+        self._progress.show_evaluation(evaluation.returns, evaluation.gain)
+
+
+def open_session(
+    config: RunConfig, trainer: OnPolicyTrainer, comm: Communicator, arguments: Sequence[str]
+) -> Session:
+    """Create the results file and the display on root; raise RecorderError where it cannot be."""
+    if comm.rank != 0:
+        return SilentSession()
+    header = RunHeader(
+        config=to_toml(config),
+        command=shlex.join(["python", "-m", "flowrl.train", *arguments]),
+        algo=config.algo,
+        env=config.env,
+        seed=config.seed,
+        n_ranks=comm.size,
+    )
+    policy = policy_columns(trainer, 0) | policy_structure(trainer)
+    recorder = Recorder.create(config.output, header, policy, config.overwrite)
+    return RootSession(config, trainer, recorder, make_progress(config, trainer.schedule.n_updates))
+
+
+def policy_structure(trainer: OnPolicyTrainer) -> dict[str, Any]:
+    """Return what of a policy does not change while it is trained."""
+    interface = trainer.interface
+    return {
+        "kind": str(interface.kind),
+        "actor_layers": trainer.agent.actor,
+        "critic_layers": trainer.agent.critic,
+        "action_low": interface.action_offset - interface.action_scale,
+        "action_high": interface.action_offset + interface.action_scale,
+    }
+
+
+def policy_columns(trainer: OnPolicyTrainer, update: int) -> dict[str, Any]:
+    """Return the policy as it is after an update."""
+    return {
+        "weights": trainer.learner.parameters(),
+        "observation_mean": trainer.moments.mean,
+        "observation_std": trainer.moments.std,
+        "updates": update,
+    }
+
+
+def _iteration(report: UpdateReport, latest: deque[float]) -> dict[str, float]:
+    """Return one row of the iterations table."""
+    steps = [step for step in report.steps if step.step is Step.APPLIED]
+    names = ("policy_loss", "value_loss", "entropy", "clip_fraction")
+    norms = ("actor_gradient_norm", "critic_gradient_norm")
+    means = {n: _mean([getattr(step, n) for step in steps]) for n in (*names, *norms)}
+    return {
+        **means,
+        "transitions": report.transitions,
+        "updates": report.update,
+        "n_episodes": len(report.episodes),
+        "score_mean": _mean(latest),
+        "score_std": float(np.std(latest)) if latest else float("nan"),
+        "approximate_kl": report.steps[-1].approximate_kl if report.steps else float("nan"),
+        "first_ratio_deviation": report.steps[0].approximate_kl if report.steps else float("nan"),
+        "explained_variance": report.moments.explained_variance,
+        "value_mean": report.moments.value_mean,
+        "skipped_gradients": report.skipped,
+        "blow_ups": report.blow_ups,
+    }
+
+
+def _episodes(report: UpdateReport) -> Mapping[str, Any]:
+    columns = dict(zip(EPISODE_COLUMNS, report.episodes.T, strict=True))
+    n = len(report.episodes)
+    ends = {"transitions": np.full(n, report.transitions), "update": np.full(n, report.update)}
+    return {**columns, **ends}
+
+
+def _mean(values: Sequence[float] | deque[float]) -> float:
+    return float(np.mean(values)) if len(values) else float("nan")
