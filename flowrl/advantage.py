@@ -29,7 +29,7 @@ def ends(trajectory: Trajectory, bootstrap: str) -> BoolArray:
     return trajectory.terminated
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def gae(
     rewards: Float64Array,
     values: Float64Array,

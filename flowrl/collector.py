@@ -55,7 +55,7 @@ class Collector:
         return trajectory
 
     def _noise(self, lengths: IntArray) -> Float32Array:
-        """Draw each environment's action noise from its own stream: (n_envs, n_steps, n_choices)."""
+        """Draw each environment's noise from its own stream: (n_envs, n_steps, n_choices)."""
         n_choices = self._environments.interface.n_choices
         noise = np.zeros((len(lengths), int(lengths.max(initial=0)), n_choices), np.float32)
         for i, (rng, length) in enumerate(zip(self._rngs, lengths, strict=True)):
@@ -76,7 +76,7 @@ class Collector:
             length, begin = trajectory.lengths[i], 0
             rewards = trajectory.rewards[i, :length]
             ended = trajectory.terminated[i, :length] | trajectory.truncated[i, :length]
-            for end in np.flatnonzero(ended) + 1:
+            for end in (np.flatnonzero(ended) + 1).tolist():
                 total = self._returns[i] + rewards[begin:end].sum()
                 steps = self._steps[i] + end - begin
                 rows.append((self._first_env + i, total, steps, trajectory.terminated[i, end - 1]))

@@ -203,7 +203,7 @@ def connect() -> Communicator:
 
 
 def abort_on_error(comm: Communicator, error: BaseException) -> None:
-    """Print a rank's traceback and end the whole job: the others may wait for this rank for ever."""
+    """Print a rank's traceback and end the job: the others may wait for this rank for ever."""
     text = "".join(traceback.format_exception(error))
     label = f"rank {comm.rank} of {comm.size}: " if comm.size > 1 else ""
     sys.stderr.write(f"flowrl: {label}ended by an exception\n{text}")

@@ -17,7 +17,7 @@ from flowrl.networks import PolicyKind
 from flowrl.policies import PolicyArrays
 from flowrl.registry import EnvironmentSource
 from flowrl.seeding import Stream, generator, integer_seed
-from flowrl.trajectory import Float32Array, Float64Array, Trajectory
+from flowrl.trajectory import BoolArray, Float32Array, Float64Array, Trajectory
 
 # Steps of one unroll where the environment names no time limit.
 BLOCK_STEPS = 256
@@ -133,11 +133,11 @@ class Evaluator:
         return rng.gumbel(size=shape).astype(np.float32)
 
 
-def _add_first_episode(trajectory: Trajectory, returns: Float64Array) -> np.ndarray:
+def _add_first_episode(trajectory: Trajectory, returns: Float64Array) -> BoolArray:
     """Add the rewards up to each environment's first end; return who has ended."""
     ended = trajectory.terminated | trajectory.truncated
     for env, length in enumerate(trajectory.lengths):
         ends = np.flatnonzero(ended[env, :length])
         returns[env] += trajectory.rewards[env, : ends[0] + 1 if ends.size else length].sum()
-    finished: np.ndarray = ended.any(axis=1)
+    finished: BoolArray = np.logical_or.reduce(ended, axis=1)
     return finished

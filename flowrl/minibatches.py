@@ -56,7 +56,7 @@ class Shuffler:
         return minibatches
 
 
-@numba.njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, inline="always")
 def _mix(x: np.uint64) -> np.uint64:
     """Scramble 64 bits (the finaliser of SplitMix64, Steele et al. 2014)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -64,7 +64,7 @@ def _mix(x: np.uint64) -> np.uint64:
     return x ^ (x >> np.uint64(31))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _permutations(key: np.ndarray, epoch: int, starts: IntArray, first: int, stop: int) -> IntArray:
     """Return local rows, each environment's own rows in random order (Fisher-Yates)."""
     offset = starts[first]
@@ -85,7 +85,7 @@ def _permutations(key: np.ndarray, epoch: int, starts: IntArray, first: int, sto
     return rows
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _deal(
     permuted: IntArray,
     starts: IntArray,

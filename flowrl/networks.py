@@ -8,6 +8,7 @@ torch learner all read the same two arrays.
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -114,7 +115,7 @@ def initial_weights(layers: Layers, rng: np.random.Generator, head_gain: float) 
         edges = sorted({0, n_out, *(int(begin) for begin in readers[:, Column.BEGIN])})
         blocks = [
             _orthogonal(n_in, end - begin, rng)
-            for begin, end in zip(edges[:-1], edges[1:], strict=True)
+            for begin, end in pairwise(edges)
         ]
         weights = gain * np.concatenate(blocks, axis=1)
         pieces += [weights.astype(np.float32).ravel(), np.zeros(n_out, np.float32)]
@@ -123,7 +124,8 @@ def initial_weights(layers: Layers, rng: np.random.Generator, head_gain: float) 
 
 def _hidden_gain(activation: Activation) -> float:
     # The gains that keep the variance of the signal through each activation (He et al. 2015).
-    return {Activation.RELU: 2.0**0.5, Activation.TANH: 5.0 / 3.0}.get(activation, 1.0)
+    gains: dict[Activation, float] = {Activation.RELU: 2.0**0.5, Activation.TANH: 5.0 / 3.0}
+    return gains.get(activation, 1.0)
 
 
 def _orthogonal(n_in: int, n_out: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:

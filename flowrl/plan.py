@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -37,7 +39,7 @@ def print_plan(config: RunConfig, schedule: Schedule, shares: IntArray) -> None:
 
 def _per_rank(lengths: IntArray, shares: IntArray) -> IntArray:
     edges = [0, *shares.cumsum().tolist()]
-    sums = [int(lengths[a:b].sum()) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    sums = [int(lengths[begin:end].sum()) for begin, end in pairwise(edges)]
     return np.array(sums, np.int64)
 
 

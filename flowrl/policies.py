@@ -70,9 +70,9 @@ def scratch_for(policy: PolicyArrays) -> Float32Array:
     return np.zeros((policy.layers.shape[0] + 2, policy.width), np.float32)
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _activate(values: Float32Array, activation: int) -> None:
-    """Apply an activation in place; tanh is a rational fit, so that the loop has no call and fills vectors."""
+    """Apply an activation in place; tanh is a rational fit, so that its loop fills vectors."""
     if activation == 1:
         for j in range(values.size):
             values[j] = max(values[j], np.float32(0.0))
@@ -85,7 +85,7 @@ def _activate(values: Float32Array, activation: int) -> None:
             values[j] = half + half * _tanh(half * values[j])
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy", inline="always")  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy", inline="always")
 def _tanh(x: np.float32) -> np.float32:
     """Return tanh(x) by a minimax fit x P(x^2) / Q(x^2) of its relative error on |x| <= 8.6.
 
@@ -107,7 +107,7 @@ def _tanh(x: np.float32) -> np.float32:
     return x * p / q
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _dense(inputs: Float32Array, weights: Float32Array, n_out: int, out: Float32Array) -> None:
     """Write the biases plus inputs times weights into `out`; weights hold W then b."""
     n_in = inputs.size
@@ -119,7 +119,7 @@ def _dense(inputs: Float32Array, weights: Float32Array, n_out: int, out: Float32
             out[j] += x * row[j]
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def forward(policy: PolicyArrays, observation: Float32Array, scratch: Float32Array) -> Float32Array:
     """Evaluate the network on one raw observation; return a view of its output row."""
     n_layers = policy.layers.shape[0]
@@ -139,10 +139,11 @@ def forward(policy: PolicyArrays, observation: Float32Array, scratch: Float32Arr
         _activate(out, activation)
         if column >= 0:
             outputs[column : column + n_out] = out
-    return outputs[: policy.n_outputs]
+    result: Float32Array = outputs[: policy.n_outputs]
+    return result
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def act(
     policy: PolicyArrays,
     observation: Float32Array,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
 
+from flowrl.config.names import suggestion
 from flowrl.envs.compiled import (
     CompiledEnvironments,
     VectorEnv,
@@ -42,9 +45,10 @@ class EnvironmentSource:
     Raises UnsupportedEnvironment with one line that says what is wrong.
     """
 
-    def __init__(self, name: str, arguments: Mapping[str, object]) -> None:
+    def __init__(self, name: str, arguments: Mapping[str, Any]) -> None:
         self._name, self._arguments = name, dict(arguments)
         self._factory = _factory(name)
+        self._spec = None if self._factory is not None else _spec(name)
 
     def interface(self, n_envs: int) -> Interface:
         """Read the sizes of the environments, as n_envs of them would be made."""
@@ -78,14 +82,15 @@ class EnvironmentSource:
 
     def _make_compiled(self, n_envs: int) -> VectorEnv | None:
         """Make the vector environment if there is one that can be rolled out compiled."""
-        if self._factory is not None or gymnasium.spec(self._name).vector_entry_point is None:
+        if self._spec is None or self._spec.vector_entry_point is None:
             return None
-        env = gymnasium.make_vec(
-            self._name,
-            num_envs=n_envs,
-            vectorization_mode="vector_entry_point",
-            **self._arguments,
-        )
+        with _reported(self._name):
+            env = gymnasium.make_vec(
+                self._spec,
+                num_envs=n_envs,
+                vectorization_mode="vector_entry_point",
+                **self._arguments,
+            )
         if is_compiled(env):
             return env
         env.close()
@@ -93,25 +98,53 @@ class EnvironmentSource:
 
     def make_single(self) -> Env:
         """Make one gymnasium.Env."""
-        if self._factory is not None:
-            env: Env = self._factory(**self._arguments)
-            return env
-        return gymnasium.make(self._name, **self._arguments)
+        with _reported(self._name):
+            if self._spec is not None:
+                return gymnasium.make(self._spec, **self._arguments)
+            env = cast(Any, self._factory)(**self._arguments)
+        if not isinstance(env, gymnasium.Env):
+            raise UnsupportedEnvironment(
+                f"--env {self._name} must return a gymnasium.Env, got a {type(env).__name__}"
+            )
+        return env
 
 
 def _factory(name: str) -> Any | None:
     """Return the factory that "module:object" names, or None where the name is a Gymnasium id."""
-    module, colon, attribute = name.partition(":")
+    module, colon, attribute = name.rpartition(":")
     if not colon:
         return None
     try:
         found = importlib.import_module(module)
-    except ImportError as error:
+    except (ImportError, ValueError) as error:
         raise UnsupportedEnvironment(
-            f"env: module {module!r} of {name!r} cannot be imported ({error}); "
-            "install it or run where Python finds it"
+            f"--env must name a module that can be imported, got {name} ({error}); "
+            "install it, or run where Python finds it"
         ) from error
     factory = getattr(found, attribute, None)
     if factory is None and attribute.isidentifier():
-        raise UnsupportedEnvironment(f"env: module {module!r} has no {attribute!r}")
+        raise UnsupportedEnvironment(
+            f"--env {name}: module {module} has no {attribute}"
+            f"{suggestion(attribute, [n for n in vars(found) if not n.startswith('_')])}"
+        )
     return factory
+
+
+def _spec(name: str) -> EnvSpec:
+    """Return what Gymnasium knows of an id; the module before a colon is imported already."""
+    try:
+        return gymnasium.spec(name.rpartition(":")[2])
+    except gymnasium.error.Error as error:
+        raise UnsupportedEnvironment(
+            f"--env must be a registered Gymnasium id or PACKAGE:FUNCTION, got {name}: {error}"
+        ) from error
+
+
+@contextmanager
+def _reported(name: str) -> Iterator[None]:
+    """Turn what an environment says of its arguments into a message for the user."""
+    try:
+        yield
+    except (ValueError, TypeError, gymnasium.error.Error, ImportError) as error:
+        kind = "" if isinstance(error, ValueError) else f" {type(error).__name__}:"
+        raise UnsupportedEnvironment(f"--env {name} cannot be made:{kind} {error}") from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -93,8 +94,7 @@ class Schedule:
 
     def _whole(self, left: int) -> Collection:
         """Deal whole episodes to the environments; enough for one update or one for each."""
-        steps = self.episode_steps
-        assert steps is not None  # noqa: S101  (checked above)
+        steps = cast(int, self.episode_steps)  # checked above
         n_groups = self.n_envs // self.agents_per_group
         per_update = self.n_transitions_per_update // self.agents_per_group // steps
         due = min(max(per_update, n_groups) * steps, left)

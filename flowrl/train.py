@@ -6,7 +6,7 @@ import flowrl.threads  # isort: skip  # noqa: F401  (one thread a rank, before N
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def _prepare(config: RunConfig, comm: Communicator) -> OnPolicyTrainer:
 
 
 def _configuration(arguments: Sequence[str], comm: Communicator) -> RunConfig:
-    """Read the command line on root and share it, or leave together: one message, not one a rank."""
+    """Read the command line on root and share it, or leave together with one message."""
     text = ""
     if comm.rank == 0:
         try:
@@ -108,8 +108,7 @@ def _root_first(comm: Communicator, build: Callable[[], T]) -> T:
                 error = caught
         comm.barrier()
     _leave_together(comm, error)
-    assert built is not None  # noqa: S101  (or we had left)
-    return built
+    return cast(T, built)
 
 
 def _leave_together(comm: Communicator, error: ConfigError | None) -> None:

@@ -51,9 +51,11 @@ class Trajectory:
     @property
     def filled(self) -> BoolArray:
         """Mark the filled columns: (n_envs, n_steps)."""
-        return np.arange(self.rewards.shape[1])[None, :] < self.lengths[:, None]
+        filled: BoolArray = np.arange(self.rewards.shape[1])[None, :] < self.lengths[:, None]
+        return filled
 
     @property
     def cut(self) -> BoolArray:
         """Mark each environment's last transition, where its partial trajectory is cut."""
-        return np.arange(self.rewards.shape[1])[None, :] == self.lengths[:, None] - 1
+        last: BoolArray = np.arange(self.rewards.shape[1])[None, :] == self.lengths[:, None] - 1
+        return last

@@ -9,69 +9,84 @@ namespace ACCEL_VARIANT {
 
 constexpr int kMaxTileRows = 6;
 
-// The first column of a tile of C, its rows, and what is left of C to its right.
-struct Tile {
+// Tiles below each other: their first row in A and C, their columns in B and C.
+struct Tiles {
   const float* a;
   const float* b;
   const float* bias;
   float* c;
   int n_valid;  // columns of C that may be written
+  int count;
 };
 
-ACCEL_INLINE void store_first(float* p, Vec v, int n) {
-  if (n >= kLanes) {
-    store(p, v);
-  } else {
-    for (int i = 0; i < n; ++i) p[i] = v[i];
+inline void store_first(float* p, Vec v, int n) {
+  if (n >= kLanes) return store(p, v);
+  for (int i = 0; i < n; ++i) p[i] = v[i];
+}
+
+// c (R, V vectors) += a (R, n_depth) b (n_depth, V vectors)
+template <int R, int V>
+ACCEL_INLINE void add_product(Vec (&c)[R][V], int n_depth, const float* a, int64_t a_row_stride,
+                              int64_t a_depth_stride, const float* b, int64_t b_depth_stride) {
+  for (int k = 0; k < n_depth; ++k) {
+    Vec row[V];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) row[v] = load(b + v * kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const Vec x = splat(a[r * a_row_stride]);
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) c[r][v] = fma(x, row[v], c[r][v]);
+    }
+    a += a_depth_stride;
+    b += b_depth_stride;
   }
 }
 
 template <int R, int V>
-void multiply_tile(const Gemm& g, const Tile& t) {
-  Vec sum[R][V];
+void multiply_tiles(const Gemm& g, Tiles t) {
+  const Gemm l = g;  // no store can change a local copy
+  for (; t.count > 0; --t.count) {
+    Vec c[R][V];
 #pragma GCC unroll 8
-  for (int v = 0; v < V; ++v) {
-    const Vec bias = g.start == Start::bias ? load(t.bias + v * kLanes) : Vec{};
+    for (int v = 0; v < V; ++v) {
+      const Vec start = l.start == Start::bias ? load(t.bias + v * kLanes) : Vec{};
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) c[r][v] = start;
+    }
+    if (l.start == Start::accumulate)
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) c[r][v] = load(t.c + r * l.c_stride + v * kLanes);
+    add_product(c, l.n_depth, t.a, l.a_row_stride, l.a_depth_stride, t.b, l.b_depth_stride);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
-      sum[r][v] =
-          g.start == Start::accumulate ? load(t.c + r * g.c_stride + v * kLanes) : bias;
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) {
+        float* p = t.c + r * l.c_stride + v * kLanes;
+        // Only the last vector of a row can be partial.
+        if (v + 1 < V) store(p, c[r][v]);
+        else store_first(p, c[r][v], t.n_valid - v * kLanes);
+      }
+    t.a += R * l.a_row_stride;
+    t.c += R * l.c_stride;
   }
-  const float* a = t.a;
-  const float* b = t.b;
-  for (int k = 0; k < g.n_depth; ++k) {
-    Vec column[V];
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) column[v] = load(b + v * kLanes);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const Vec x = splat(a[r * g.a_row_stride]);
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) sum[r][v] = fma(x, column[v], sum[r][v]);
-    }
-    a += g.a_depth_stride;
-    b += g.b_depth_stride;
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v)
-      store_first(t.c + r * g.c_stride + v * kLanes, sum[r][v], t.n_valid - v * kLanes);
 }
 
 template <int V>
-void multiply_rows(int n_rows, const Gemm& g, const Tile& t) {
+void multiply_rows(int n_rows, const Gemm& g, const Tiles& t) {
   switch (n_rows) {
-    case 1: return multiply_tile<1, V>(g, t);
-    case 2: return multiply_tile<2, V>(g, t);
-    case 3: return multiply_tile<3, V>(g, t);
-    case 4: return multiply_tile<4, V>(g, t);
-    case 5: return multiply_tile<5, V>(g, t);
-    default: return multiply_tile<6, V>(g, t);
+    case 1: return multiply_tiles<1, V>(g, t);
+    case 2: return multiply_tiles<2, V>(g, t);
+    case 3: return multiply_tiles<3, V>(g, t);
+    case 4: return multiply_tiles<4, V>(g, t);
+    case 5: return multiply_tiles<5, V>(g, t);
+    default: return multiply_tiles<6, V>(g, t);
   }
 }
 
-ACCEL_INLINE void multiply(int n_rows, int n_vectors, const Gemm& g, const Tile& t) {
+inline void multiply(int n_rows, int n_vectors, const Gemm& g, const Tiles& t) {
   switch (n_vectors) {
     case 1: return multiply_rows<1>(n_rows, g, t);
     case 2: return multiply_rows<2>(n_rows, g, t);
@@ -83,25 +98,11 @@ ACCEL_INLINE void multiply(int n_rows, int n_vectors, const Gemm& g, const Tile&
   }
 }
 
-// One panel of columns, its rows shared out evenly among tiles of at most six.
-inline void multiply_panel(const Gemm& g, Tile t, int n_vectors) {
-  int tiles = (g.n_rows + kMaxTileRows - 1) / kMaxTileRows;
-  for (int row = 0; row < g.n_rows; --tiles) {
-    const int n = (g.n_rows - row + tiles - 1) / tiles;
-    multiply(n, n_vectors, g, t);
-    t.a += n * g.a_row_stride;
-    t.c += n * g.c_stride;
-    row += n;
-  }
-}
-
 // A single row of C: eight vectors side by side hide the latency of the multiply-add.
 inline int multiply_single_row(const Gemm& g, int available) {
   int column = 0;
-  for (; g.n_columns - column >= 8 * kLanes; column += 8 * kLanes) {
-    const Tile t{g.a, g.b + column, g.bias + column, g.c + column, available - column};
-    multiply_tile<1, 8>(g, t);
-  }
+  for (; g.n_columns - column >= 8 * kLanes; column += 8 * kLanes)
+    multiply_tiles<1, 8>(g, {g.a, g.b + column, g.bias, g.c + column, available - column, 1});
   return column;
 }
 
@@ -109,13 +110,22 @@ inline void gemm(const Gemm& g) {
   constexpr int width = kPanelVectors * kLanes;
   const int padded = (g.n_columns + kLanes - 1) / kLanes * kLanes;
   const int available = g.c_padded ? padded : g.n_columns;
+  // Rows are shared out evenly among tiles of at most six: some with `low + 1` rows, then some with `low`.
+  const int n_tiles = (g.n_rows + kMaxTileRows - 1) / kMaxTileRows;
+  const int low = g.n_rows / n_tiles, n_high = g.n_rows % n_tiles;
   int column = g.n_rows == 1 && !g.b_packed ? multiply_single_row(g, available) : 0;
   for (; column < g.n_columns; column += width) {
     const int left = (padded - column) / kLanes;
+    const int n_vectors = left < kPanelVectors ? left : kPanelVectors;
     const float* b = g.b_packed ? g.b + column / width * g.b_panel_stride : g.b + column;
     const float* bias = g.start == Start::bias ? g.bias + column : nullptr;
-    const Tile t{g.a, b, bias, g.c + column, available - column};
-    multiply_panel(g, t, left < kPanelVectors ? left : kPanelVectors);
+    Tiles t{g.a, b, bias, g.c + column, available - column, n_high};
+    if (n_high > 0) multiply(low + 1, n_vectors, g, t);
+    const int done = n_high * (low + 1);
+    t.a += done * g.a_row_stride;
+    t.c += done * g.c_stride;
+    t.count = n_tiles - n_high;
+    multiply(low, n_vectors, g, t);
   }
 }
 
@@ -137,13 +147,22 @@ inline void narrow_forward(const NarrowForward& g) {
   }
 }
 
+template <int V>
+ACCEL_INLINE void sum_columns(const float* a, int64_t stride, int n_rows, int n, float* out,
+                              bool accumulate) {
+  Vec sum[V];
+  for (int v = 0; v < V; ++v) sum[v] = accumulate ? load(out + v * kLanes) : Vec{};
+  for (int row = 0; row < n_rows; ++row)
+    for (int v = 0; v < V; ++v) sum[v] += load(a + row * stride + v * kLanes);
+  for (int v = 0; v < V; ++v) store_first(out + v * kLanes, sum[v], n - v * kLanes);
+}
+
 inline void sum_rows(const float* a, int64_t stride, int n_rows, int n, float* out,
                      bool accumulate) {
-  for (int j = 0; j < n; j += kLanes) {
-    Vec sum = accumulate ? load(out + j) : Vec{};
-    for (int row = 0; row < n_rows; ++row) sum += load(a + row * stride + j);
-    store_first(out + j, sum, n - j);
-  }
+  int j = 0;
+  for (; j + 4 * kLanes <= n; j += 4 * kLanes)
+    sum_columns<4>(a + j, stride, n_rows, n - j, out + j, accumulate);
+  for (; j < n; j += kLanes) sum_columns<1>(a + j, stride, n_rows, n - j, out + j, accumulate);
 }
 
 }  // namespace ACCEL_VARIANT

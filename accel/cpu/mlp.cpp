@@ -9,7 +9,7 @@ namespace {
 // Below this many outputs a vector along them would be mostly empty.
 constexpr int kNarrow = 8;
 constexpr int kPad = 16;
-constexpr int kBlockRows = 64;
+constexpr int kBlockRows = 36;
 
 // An odd number of cache lines, so that successive rows fall into different sets of the cache.
 int64_t row_stride(int width) {
@@ -25,7 +25,8 @@ Mlp::Mlp(const Network& network, const Kernels& kernels, std::vector<bool> defer
       max_rows_(kBlockRows),
       input_stride_(row_stride(network.n_inputs)),
       input_(static_cast<size_t>(kBlockRows * input_stride_)),
-      gradient_(static_cast<size_t>(network.n_weights)) {
+      set_stride_(row_stride(int(network.n_weights))),
+      gradients_(static_cast<size_t>(kMaxSets * set_stride_)) {
   deferred.resize(network.layers.size(), false);
   const int width = kernels.panel_width;
   int largest = 0;
@@ -160,13 +161,13 @@ void Mlp::read_outputs(int n_rows, float* columns, int stride) const {
   }
 }
 
-void Mlp::backward(int n_rows, const float* columns, int stride, bool first) {
+void Mlp::backward(int n_rows, const float* columns, int stride, int set, bool first) {
   for (size_t l = 0; l < blocks_.size(); ++l) prepare_gradient(l, n_rows, columns, stride);
   for (size_t l = blocks_.size(); l-- > 0;) {
     Block& block = blocks_[l];
     kernels_->differentiate(int(block.activation), block.output.data(), block.d.data(),
                             block.stride, n_rows, network_.layers[l].n_out);
-    weight_gradient(l, n_rows, first);
+    weight_gradient(l, n_rows, gradients_.data() + set * set_stride_, first);
     if (network_.layers[l].source >= 0) source_gradient(l, n_rows);
   }
 }
@@ -185,13 +186,13 @@ void Mlp::prepare_gradient(size_t l, int n_rows, const float* columns, int strid
 }
 
 // dW = x^T d, db = sum of d
-void Mlp::weight_gradient(size_t l, int n_rows, bool first) {
+void Mlp::weight_gradient(size_t l, int n_rows, float* gradient, bool first) {
   const Layer& layer = network_.layers[l];
   Block& block = blocks_[l];
-  float* dw = gradient_.data() + network_.weight_offsets[l];
+  float* dw = gradient + network_.weight_offsets[l];
   kernels_->sum_rows(block.d.data(), block.stride, n_rows, layer.n_out,
-                     gradient_.data() + network_.bias_offset(l), !first);
-  if (block.narrow) return narrow_weight_gradient(l, n_rows, first);
+                     gradient + network_.bias_offset(l), !first);
+  if (block.narrow) return narrow_weight_gradient(l, n_rows, dw, first);
   Gemm g{};
   g.n_rows = layer.n_in, g.n_columns = layer.n_out, g.n_depth = n_rows;
   g.a = source(l, &g.a_depth_stride), g.a_row_stride = 1;
@@ -202,10 +203,9 @@ void Mlp::weight_gradient(size_t l, int n_rows, bool first) {
 }
 
 // Few outputs: dW^T = d^T x, so that the vectors lie along the inputs.
-void Mlp::narrow_weight_gradient(size_t l, int n_rows, bool first) {
+void Mlp::narrow_weight_gradient(size_t l, int n_rows, float* dw, bool first) {
   const Layer& layer = network_.layers[l];
   Block& block = blocks_[l];
-  float* dw = gradient_.data() + network_.weight_offsets[l];
   const int64_t stride = round_up(layer.n_in, kPad);
   if (!first)
     for (int j = 0; j < layer.n_out; ++j)

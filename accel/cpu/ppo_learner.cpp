@@ -151,11 +151,15 @@ void PpoLearner::gradient(const int64_t* rows, const int64_t* chunk_offsets, int
   pack(true);
   block_.scale = float(1.0 / double(n_minibatch));
   for (int64_t c = 0; c < n_chunks; ++c)
-    chunk(rows + chunk_offsets[c], chunk_offsets[c + 1] - chunk_offsets[c], accumulators);
+    if (chunk_offsets[c + 1] > chunk_offsets[c]) {
+      chunk(rows + chunk_offsets[c], chunk_offsets[c + 1] - chunk_offsets[c],
+            accumulators + n_parameters());
+      if (++n_sets_ == kMaxSets) flush(accumulators);
+    }
+  flush(accumulators);
 }
 
-void PpoLearner::chunk(const int64_t* rows, int64_t n_rows, int64_t* accumulators) {
-  if (n_rows == 0) return;
+void PpoLearner::chunk(const int64_t* rows, int64_t n_rows, int64_t* words) {
   sums_ = {};
   const int64_t n_blocks = (n_rows + mlps_[0].max_rows() - 1) / mlps_[0].max_rows();
   int64_t row = 0;
@@ -166,17 +170,15 @@ void PpoLearner::chunk(const int64_t* rows, int64_t n_rows, int64_t* accumulator
     critic_block(n, b == 0);
     row += n;
   }
-  int64_t* words = accumulators + n_parameters();
   word(words, Word::n_chunks) += 1;
   word(words, Word::n_rows) += n_rows;
-  for (int network = 0; network < 2; ++network) add_gradient(network, accumulators);
   add_statistics(words);
 }
 
 void PpoLearner::actor_block(int n_rows, bool first) {
   policy_distribution();
   kernels_->surrogate(block_, networks_[0].n_outputs);
-  mlps_[0].backward(n_rows, block_.d_log_probability, block_.stride, first);
+  mlps_[0].backward(n_rows, block_.d_log_probability, block_.stride, n_sets_, first);
   for (int i = 0; i < n_rows; ++i) {
     sums_.policy_loss += double(block_.loss[i]);
     sums_.entropy += double(block_.entropy[i]);
@@ -194,23 +196,33 @@ void PpoLearner::critic_block(int n_rows, bool first) {
     value_[size_t(i)] = error * block_.scale;
     sums_.squared_error += double(error) * double(error);
   }
-  mlps_[1].backward(n_rows, value_.data(), stride_, first);
+  mlps_[1].backward(n_rows, value_.data(), stride_, n_sets_, first);
 }
 
-void PpoLearner::add_gradient(int network, int64_t* accumulators) const {
-  const float* gradient = mlps_[size_t(network)].gradient();
-  const int64_t n = networks_[size_t(network)].n_weights;
+void PpoLearner::flush(int64_t* accumulators) {
+  if (n_sets_ > 0)
+    for (int network = 0; network < 2; ++network) add_gradients(network, accumulators);
+  n_sets_ = 0;
+}
+
+void PpoLearner::add_gradients(int network, int64_t* accumulators) const {
+  const Mlp& mlp = mlps_[size_t(network)];
   const int exponent = state_.exponents[size_t(network)];
   const double scale = std::ldexp(1.0, exponent);
-  const double largest = double(
-      kernels_->accumulate_fixed(gradient, n, scale, accumulators + offset(network)));
+  float largest[kMaxSets];
+  kernels_->accumulate_fixed({mlp.gradient(), mlp.set_stride(), n_sets_,
+                              networks_[size_t(network)].n_weights, scale,
+                              accumulators + offset(network), largest});
   int64_t* words = accumulators + n_parameters();
-  if (largest * scale < kRange)
-    word(words, kMagnitude[network]) += int64_t(largest * scale);
-  else if (std::isfinite(largest) && exponent > kLowestExponent)
-    word(words, kOverflow[network]) += 1;
-  else
-    word(words, Word::non_finite) += 1;
+  for (int set = 0; set < n_sets_; ++set) {
+    const double scaled = double(largest[set]) * scale;
+    if (scaled < kRange)
+      word(words, kMagnitude[network]) += int64_t(scaled);
+    else if (std::isfinite(largest[set]) && exponent > kLowestExponent)
+      word(words, kOverflow[network]) += 1;
+    else
+      word(words, Word::non_finite) += 1;
+  }
 }
 
 void PpoLearner::add_statistics(int64_t* words) const {

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__FMA__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #elif defined(__ARM_NEON)
 #include <arm_neon.h>
@@ -56,9 +56,20 @@ ACCEL_INLINE Vec fma(Vec a, Vec b, Vec c) {
 
 ACCEL_INLINE Vec select(IntVec mask, Vec yes, Vec no) { return mask ? yes : no; }
 ACCEL_INLINE Vec absolute(Vec x) { return (Vec)((IntVec)x & 0x7fffffff); }
-// Keep a NaN in x.
+// A NaN in x stays: x86 gives the second operand where one is NaN, NEON gives NaN.
+#if defined(__AVX512F__)
+ACCEL_INLINE Vec at_most(Vec x, Vec limit) { return (Vec)_mm512_min_ps((__m512)limit, (__m512)x); }
+ACCEL_INLINE Vec at_least(Vec x, Vec limit) { return (Vec)_mm512_max_ps((__m512)limit, (__m512)x); }
+#elif defined(__AVX__)
+ACCEL_INLINE Vec at_most(Vec x, Vec limit) { return (Vec)_mm256_min_ps((__m256)limit, (__m256)x); }
+ACCEL_INLINE Vec at_least(Vec x, Vec limit) { return (Vec)_mm256_max_ps((__m256)limit, (__m256)x); }
+#elif defined(__SSE2__)
+ACCEL_INLINE Vec at_most(Vec x, Vec limit) { return (Vec)_mm_min_ps((__m128)limit, (__m128)x); }
+ACCEL_INLINE Vec at_least(Vec x, Vec limit) { return (Vec)_mm_max_ps((__m128)limit, (__m128)x); }
+#else
 ACCEL_INLINE Vec at_most(Vec x, Vec limit) { return select(x > limit, limit, x); }
 ACCEL_INLINE Vec at_least(Vec x, Vec limit) { return select(x < limit, limit, x); }
+#endif
 
 // Keeps the first `n` lanes (n may exceed them), zeroes the others.
 ACCEL_INLINE Vec keep_first(Vec x, int n) {

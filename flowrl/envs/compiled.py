@@ -53,7 +53,7 @@ class CompiledEnvironments:
         self._env = env
         inner: Any = env.unwrapped
         self.interface = compiled_interface(env)
-        observations, _ = env.reset(seed=list(seeds))
+        observations, _ = inner.reset(seed=list(seeds))
         self._observations = np.ascontiguousarray(observations, np.float32)
         self._step, self._state = inner.compiled_step, inner.compiled_state
         self._policy_type: Any = None
@@ -62,7 +62,7 @@ class CompiledEnvironments:
     @property
     def n_envs(self) -> int:
         """Count the environments (agents) of this rank."""
-        return self._observations.shape[0]
+        return len(self._observations)
 
     @property
     def n_blow_ups(self) -> IntArray:

@@ -50,9 +50,9 @@ _COARSE, _FINE = 2.0**20, 2.0**32
 
 def encode_statistics(values: Float64Array) -> IntArray:
     """Return the coarse words, then the fine ones: (2 n,); magnitudes past 2^66 saturate."""
-    values = np.clip(np.nan_to_num(values), -(2.0**66), 2.0**66)
-    coarse = np.rint(values / _COARSE)
-    fine = np.rint((values - coarse * _COARSE) * _FINE)
+    bounded: Float64Array = np.nan_to_num(values).clip(-(2.0**66), 2.0**66).astype(np.float64)
+    coarse = np.rint(bounded / _COARSE)
+    fine = np.rint((bounded - coarse * _COARSE) * _FINE)
     return np.concatenate([coarse, fine]).astype(np.int64)
 
 

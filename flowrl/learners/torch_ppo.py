@@ -7,7 +7,7 @@ on how many rows it is given, so results are equal over rank counts only to floa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -105,12 +105,12 @@ class TorchLearner:
         for network in self._networks:
             network.grad = None
         loss, statistics = self._loss(part)
-        (loss / minibatch.n_total).backward()  # type: ignore[no-untyped-call]
+        (loss / minibatch.n_total).backward()
         for network, scale, begin in zip(
             self._networks, self._scales, self._edges[:2], strict=True
         ):
-            assert network.grad is not None  # noqa: S101  (backward has just made it)
-            integers, overflow, not_finite = scale.encode(network.grad.numpy())
+            gradient = cast(torch.Tensor, network.grad).numpy()
+            integers, overflow, not_finite = scale.encode(gradient)
             accumulators[begin : begin + len(integers)] = integers
             accumulators[-2] += overflow
             accumulators[-1] += not_finite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import gymnasium
@@ -46,13 +47,14 @@ def make(limit: int = 5, discrete: bool = False) -> Counting:
     return Counting(limit, discrete)
 
 
-def broken(**_: object) -> Counting:
-    """Make one that fails in its 40th step, whatever rank it is on."""
+def fails_on_last_rank() -> Counting:
+    """Make one whose 40th step fails, on the last rank alone."""
     env = Counting(limit=1000)
     step = env.step
+    rank, size = int(os.environ["PMI_RANK"]), int(os.environ["PMI_SIZE"])
 
     def failing(action: Any) -> Any:
-        if env.step_number >= 39:
+        if rank == size - 1 and env.step_number >= 39:
             raise ZeroDivisionError("the solver broke")
         return step(action)
 

@@ -1,5 +1,7 @@
 """Minibatches: every row once an epoch, even shares, and no word about ranks in them."""
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +32,7 @@ def test_the_same_rows_in_the_same_chunks_however_spread(lengths, n_minibatches,
     whole = Shuffler(3, 1, lengths, 0, n, n_minibatches).epoch(2)
     parts = [
         (starts[a], Shuffler(3, 1, lengths, a, b, n_minibatches).epoch(2))
-        for a, b in zip(edges[:-1], edges[1:], strict=True)
+        for a, b in pairwise(edges)
     ]
     for index, minibatch in enumerate(whole):
         mine = [(offset, part[index]) for offset, part in parts]
@@ -45,7 +47,7 @@ def test_chunks_hold_one_environment_and_no_more_rows_than_allowed():
     lengths = np.array([700, 3, 0, 290])
     starts = np.concatenate(([0], np.cumsum(lengths)))
     for minibatch in Shuffler(0, 0, lengths, 0, 4, 2).epoch(0):
-        for a, b in zip(minibatch.chunks[:-1], minibatch.chunks[1:], strict=True):
+        for a, b in pairwise(minibatch.chunks):
             rows = minibatch.rows[a:b]
             assert 0 < rows.size <= CHUNK_ROWS
             assert len(set(np.searchsorted(starts, rows, "right"))) == 1

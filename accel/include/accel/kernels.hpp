@@ -58,6 +58,18 @@ struct PpoBlock {
 };
 constexpr int kRowPadding = 16;
 
+// sum[i] += round(values[s][i] scale) over the sets s, right while |value| scale < 2^51.
+constexpr int kMaxSets = 4;
+struct FixedPoint {
+  const float* values;  // (n_sets, n), a set every `set_stride`
+  int64_t set_stride;
+  int n_sets;           // 1 to kMaxSets
+  int64_t n;
+  double scale;         // a power of two
+  int64_t* sum;
+  float* largest;       // (n_sets) largest |value|; infinity or NaN where there is one
+};
+
 struct AdamStep {
   int64_t n;
   const int64_t* sum;   // fixed-point gradient
@@ -87,9 +99,7 @@ struct Kernels {
   void (*categorical)(const PpoBlock&);
   void (*surrogate)(const PpoBlock&, int n_outputs);
 
-  // sum[i] += round(values[i] * scale), right while |values| * scale < 2^51; returns the largest
-  // |value|, infinity or NaN where there is one
-  float (*accumulate_fixed)(const float* values, int64_t n, double scale, int64_t* sum);
+  void (*accumulate_fixed)(const FixedPoint&);
   // sum over i of (sum[i] unit)^2
   double (*squared_norm)(const int64_t* sum, int64_t n, double unit);
   void (*adam)(const AdamStep&);

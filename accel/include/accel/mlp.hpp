@@ -29,10 +29,11 @@ class Mlp {
   // Output columns of the block, columns (n_outputs, stride).
   void read_outputs(int n_rows, float* columns, int stride) const;
 
-  // Sets the gradient of the loss by the outputs (n_outputs, stride) and adds this block's share to
-  // the gradient by the weights (`first`: sets it).
-  void backward(int n_rows, const float* columns, int stride, bool first);
-  const float* gradient() const { return gradient_.data(); }
+  // Takes the gradient of the loss by the outputs (n_outputs, stride) and adds this block's share to
+  // the gradient by the weights in the given set (`first`: sets it).
+  void backward(int n_rows, const float* columns, int stride, int set, bool first);
+  const float* gradient() const { return gradients_.data(); }
+  int64_t set_stride() const { return set_stride_; }
 
  private:
   struct Block {  // what a layer needs beside its row of the table
@@ -52,8 +53,8 @@ class Mlp {
   const float* source(size_t l, int64_t* stride) const;
   void forward_layer(size_t l, int n_rows);
   void prepare_gradient(size_t l, int n_rows, const float* columns, int stride);
-  void weight_gradient(size_t l, int n_rows, bool first);
-  void narrow_weight_gradient(size_t l, int n_rows, bool first);
+  void weight_gradient(size_t l, int n_rows, float* gradient, bool first);
+  void narrow_weight_gradient(size_t l, int n_rows, float* dw, bool first);
   void source_gradient(size_t l, int n_rows);
 
   Network network_;
@@ -62,7 +63,8 @@ class Mlp {
   int64_t input_stride_;
   Aligned<float> input_;  // (max_rows, input_stride)
   std::vector<Block> blocks_;
-  Aligned<float> gradient_;  // in the flat order
+  int64_t set_stride_;
+  Aligned<float> gradients_;  // (kMaxSets, set_stride), in the flat order
   Aligned<float> narrow_;    // gradient of one narrow layer, transposed
 };
 

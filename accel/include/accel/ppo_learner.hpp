@@ -86,13 +86,13 @@ class PpoLearner {
   };
 
   void pack(bool for_backward);
-  void reset_sums(int64_t n_minibatch);
   void gather(const int64_t* rows, int n_rows);
   void policy_distribution();
-  void chunk(const int64_t* rows, int64_t n_rows, int64_t* accumulators);
+  void chunk(const int64_t* rows, int64_t n_rows, int64_t* words);
   void actor_block(int n_rows, bool first);
   void critic_block(int n_rows, bool first);
-  void add_gradient(int network, int64_t* accumulators) const;
+  void flush(int64_t* accumulators);
+  void add_gradients(int network, int64_t* accumulators) const;
   void add_statistics(int64_t* words) const;
   PpoStep statistics(const int64_t* words) const;
   bool settle_exponent(int network, const int64_t* words);
@@ -117,6 +117,7 @@ class PpoLearner {
   Aligned<float> value_;        // (stride), then its gradient
   PpoBlock block_{};
   ChunkSums sums_{};
+  int n_sets_ = 0;  // chunks whose gradients wait to be added up
   mutable std::mutex mutex_;
 };
 
