@@ -11,6 +11,7 @@ import dataclasses
 import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
@@ -72,7 +73,7 @@ def error_line(prog: str, error: BaseException) -> str:
 def _config_file(argv: Sequence[str]) -> Path | None:
     """Return the file named by the last --config: its values become the defaults."""
     path = None
-    for word, following in zip(argv, [*argv[1:], None], strict=True):
+    for word, following in zip_longest(argv, argv[1:]):
         if word == "--":
             break
         if word.startswith("--config="):
