@@ -129,21 +129,41 @@ inline void gemm(const Gemm& g) {
   }
 }
 
+// One output of R rows side by side, a (R rows) b (n_in).
+template <int R>
+ACCEL_INLINE void dot_rows(const float* a, int64_t a_stride, const float* b, int n_in, float bias,
+                           float* c, int64_t c_stride) {
+  Vec sum[R][kSumVectors];
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < kSumVectors; ++v) sum[r][v] = Vec{};
+  int k = 0;
+  for (; k + 16 <= n_in; k += 16)
+    for (int v = 0; v < kSumVectors; ++v)
+      for (int r = 0; r < R; ++r) {
+        const int at = k + v * kLanes;
+        sum[r][v] = fma(load(a + r * a_stride + at), load(b + at), sum[r][v]);
+      }
+  if (k < n_in)
+    for (int v = 0; v < kSumVectors; ++v)
+      for (int r = 0; r < R; ++r) {
+        const int at = k + v * kLanes;
+        // What lies beyond n_in belongs to others and may be anything.
+        const Vec x = keep_first(load(a + r * a_stride + at), n_in - at);
+        sum[r][v] = fma(x, load(b + at), sum[r][v]);
+      }
+  for (int r = 0; r < R; ++r) c[r * c_stride] = bias + sum_sixteen(sum[r]);
+}
+
 inline void narrow_forward(const NarrowForward& g) {
-  for (int row = 0; row < g.n_rows; ++row) {
-    const float* a = g.a + row * g.a_stride;
-    for (int j = 0; j < g.n_out; ++j) {
-      const float* b = g.b + j * g.b_stride;
-      Vec sum[kSumVectors] = {};
-      for (int k = 0; k < g.n_in; k += 16)
-        for (int v = 0; v < kSumVectors; ++v) {
-          const int at = k + v * kLanes;
-          // What lies beyond n_in belongs to others and may be anything.
-          const Vec x = at + kLanes <= g.n_in ? load(a + at) : keep_first(load(a + at), g.n_in - at);
-          sum[v] = fma(x, load(b + at), sum[v]);
-        }
-      g.c[row * g.c_stride + j] = g.bias[j] + sum_sixteen(sum);
-    }
+  for (int j = 0; j < g.n_out; ++j) {
+    const float* b = g.b + j * g.b_stride;
+    int row = 0;
+    for (; row + 4 <= g.n_rows; row += 4)
+      dot_rows<4>(g.a + row * g.a_stride, g.a_stride, b, g.n_in, g.bias[j],
+                  g.c + row * g.c_stride + j, g.c_stride);
+    for (; row < g.n_rows; ++row)
+      dot_rows<1>(g.a + row * g.a_stride, g.a_stride, b, g.n_in, g.bias[j],
+                  g.c + row * g.c_stride + j, g.c_stride);
   }
 }
 

@@ -9,7 +9,7 @@ namespace {
 // Below this many outputs a vector along them would be mostly empty.
 constexpr int kNarrow = 8;
 constexpr int kPad = 16;
-constexpr int kBlockRows = 36;
+constexpr int kBlockRows = 60;
 
 // An odd number of cache lines, so that successive rows fall into different sets of the cache.
 int64_t row_stride(int width) {

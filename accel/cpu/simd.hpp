@@ -58,8 +58,13 @@ ACCEL_INLINE Vec select(IntVec mask, Vec yes, Vec no) { return mask ? yes : no; 
 ACCEL_INLINE Vec absolute(Vec x) { return (Vec)((IntVec)x & 0x7fffffff); }
 // A NaN in x stays: x86 gives the second operand where one is NaN, NEON gives NaN.
 #if defined(__AVX512F__)
-ACCEL_INLINE Vec at_most(Vec x, Vec limit) { return (Vec)_mm512_min_ps((__m512)limit, (__m512)x); }
-ACCEL_INLINE Vec at_least(Vec x, Vec limit) { return (Vec)_mm512_max_ps((__m512)limit, (__m512)x); }
+// (with a mask of ones: GCC 12 warns of the plain forms' undefined operand)
+ACCEL_INLINE Vec at_most(Vec x, Vec limit) {
+  return (Vec)_mm512_maskz_min_ps(0xffff, (__m512)limit, (__m512)x);
+}
+ACCEL_INLINE Vec at_least(Vec x, Vec limit) {
+  return (Vec)_mm512_maskz_max_ps(0xffff, (__m512)limit, (__m512)x);
+}
 #elif defined(__AVX__)
 ACCEL_INLINE Vec at_most(Vec x, Vec limit) { return (Vec)_mm256_min_ps((__m256)limit, (__m256)x); }
 ACCEL_INLINE Vec at_least(Vec x, Vec limit) { return (Vec)_mm256_max_ps((__m256)limit, (__m256)x); }
@@ -71,34 +76,43 @@ ACCEL_INLINE Vec at_most(Vec x, Vec limit) { return select(x > limit, limit, x);
 ACCEL_INLINE Vec at_least(Vec x, Vec limit) { return select(x < limit, limit, x); }
 #endif
 
-// Keeps the first `n` lanes (n may exceed them), zeroes the others.
-ACCEL_INLINE Vec keep_first(Vec x, int n) {
-  IntVec lane;
-  for (int i = 0; i < kLanes; ++i) lane[i] = i;
-  return (Vec)((IntVec)x & (lane < splat_int(n)));
-}
+#if defined(__AVX512F__)
+constexpr IntVec kLane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#elif defined(__AVX__)
+constexpr IntVec kLane = {0, 1, 2, 3, 4, 5, 6, 7};
+#else
+constexpr IntVec kLane = {0, 1, 2, 3};
+#endif
 
-ACCEL_INLINE Vec rotate(Vec x, int by) {
-  IntVec index;
-  for (int i = 0; i < kLanes; ++i) index[i] = (i + by) % kLanes;
+// Keeps the first `n` lanes (n may exceed them), zeroes the others.
+ACCEL_INLINE Vec keep_first(Vec x, int n) { return (Vec)((IntVec)x & (kLane < splat_int(n))); }
+
+template <int by>
+ACCEL_INLINE Vec rotate(Vec x) {
 #if defined(__clang__)
   Vec y;
-  for (int i = 0; i < kLanes; ++i) y[i] = x[index[i]];
+  for (int i = 0; i < kLanes; ++i) y[i] = x[(i + by) % kLanes];
   return y;
 #else
-  return __builtin_shuffle(x, index);
+  return __builtin_shuffle(x, (kLane + by) & (kLanes - 1));
 #endif
 }
 
 // Sixteen partial sums, whatever the vector length, so that every variant adds in one order.
 constexpr int kSumVectors = 16 / kLanes;
 ACCEL_INLINE float sum_sixteen(const Vec (&partial)[kSumVectors]) {
-  Vec v[kSumVectors];
-  for (int i = 0; i < kSumVectors; ++i) v[i] = partial[i];
-  for (int n = kSumVectors / 2; n > 0; n /= 2)
-    for (int i = 0; i < n; ++i) v[i] += v[i + n];
-  Vec x = v[0];
-  for (int by = kLanes / 2; by > 0; by /= 2) x += rotate(x, by);
+#if defined(__AVX512F__)
+  Vec x = partial[0];
+  x += rotate<8>(x);
+  x += rotate<4>(x);
+#elif defined(__AVX__)
+  Vec x = partial[0] + partial[1];
+  x += rotate<4>(x);
+#else
+  Vec x = (partial[0] + partial[2]) + (partial[1] + partial[3]);
+#endif
+  x += rotate<2>(x);
+  x += rotate<1>(x);
   return x[0];
 }
 
