@@ -1,4 +1,4 @@
-"""The discretised equations of the film: one fused pass over x per time step.
+"""The discretised equations of the film, their factors, and the layout of a film in memory.
 
 Shkadov (1967), as in Viquerat & Hachem (2023):
 
@@ -7,157 +7,125 @@ Shkadov (1967), as in Viquerat & Hachem (2023):
 
 * q_x and (q^2/h)_x: first-order upwind plus a minmod-limited correction,
   u_x|_i = (F_i - F_{i-1}) / dx,  F_i = u_i + 1/2 minmod(u_i - u_{i-1}, u_{i+1} - u_i).
-* h_xxx: centred second derivative, then a second-order forward difference.
-* time: second-order Adams-Bashforth, Euler for the first step of all.
+* h_xxx: centred second derivative, then a second-order forward difference. At the last two moving
+  nodes the one-sided first-order forms, which is the same as extrapolating h past the outlet by
+  the cubic through its last four nodes; so one stencil serves every node.
+* time: second-order Adams-Bashforth, u_new = u + dt (3/2 f - 1/2 f_old). Kept beside u is
+  base = u - dt/2 f_old, so that u_new = base + 3/2 dt f and base_new = u_new - 1/2 dt f.
+  The first step of a film without history is Euler's.
 
-Layout. A film is a block of rows (ROWS, n_columns); node i = 0 .. n_nodes-1 stands at column
-i + SHIFT, so node 1, the first one that moves, starts a vector. Left of node 0 is one ghost for the
-limiter, right of the last node are two for h_xxx: extrapolated by the cubic through the last four
-nodes they turn the stencil of h_xxx into the one-sided forms. So one loop serves every node.
+Layout. The moving nodes 1 .. n_nodes-2 are cut into LANES equal stretches, and one vector holds the
+nodes at the same place of every stretch. A node's neighbours are then in the rows before and
+after, in the same lane: no vector straddles, and each is loaded once per step. Two rows before and
+three rows after the nodes repeat the ends of the adjacent stretches; there also lie the inlet, the
+outlet and the ghosts of the extrapolation. A film is an array (n_rows, FIELDS, LANES).
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from shkadov.params import FilmParams
+from shkadov.simd import LANES
 
 Float64Array = NDArray[np.float64]
+Int64Array = NDArray[np.int64]
 
-SHIFT: Final = 3
-VECTOR: Final = 4  # float64 numbers the loop's length is rounded up to
-# Rows of a film. The convected q^2/h and the drag q/h^2 are kept beside h and q since one division
-# serves both; INCREMENT_* is dt times the last right-hand side, the Adams-Bashforth history.
+# Fields of a row, and of a start state.
 H: Final = 0
 Q: Final = 1
-INCREMENT_H: Final = 2
-INCREMENT_Q: Final = 3
-CONVECTED: Final = 4
-DRAG: Final = 5
-NEXT_H: Final = 6
-NEXT_Q: Final = 7
-NEXT_CONVECTED: Final = 8
-ROWS: Final = 9
+BASE_H: Final = 2
+BASE_Q: Final = 3
+FIELDS: Final = 4
+ROW: Final = FIELDS * LANES  # numbers in a row
+FRONT: Final = 2  # rows before the first moving node
+BACK: Final = 3  # rows after the last one
+
+# Factors of a step, one vector each, scaled so that rates come out as what a step adds to `base`.
+HALF: Final = 0  # 1/2
+ROOT: Final = (
+    1  # k = sqrt(PULL): a division gives r = k / h, then k q^2/h = q q r, k^2 q/h^2 = q r r
+)
+FLUX_H: Final = 2  # g dt / dx, with g = 3/2, or 1 for Euler
+FADE_FLUX_H: Final = 3  # FADE times that
+FLUX_Q: Final = 4  # (6/5) g dt / dx / k
+FADE: Final = 5  # part of a rate that the next base leaves out: dt/2 f over g dt f
+PULL: Final = 6  # g dt / (5 delta)
+THIRD: Final = 7  # PULL / (2 dx^3)
+THIRD_3: Final = 8  # three times that
+FACTORS: Final = 9
+WARM: Final = 0  # row of the Adams-Bashforth factors
+COLD: Final = 1  # row of Euler's
 
 
-class Scheme(NamedTuple):
-    """Hold the factors of the discretised equations, scaled by dt so that sums are increments."""
-
-    convection_q: float  # dt / dx
-    convection_w: float  # (6/5) dt / dx over the scale of CONVECTED
-    third: float  # p dt / (2 dx^3)
-    pull: float  # p dt, with p = 1 / (5 delta)
-    scale: float  # sqrt(p dt): CONVECTED holds scale q^2/h, DRAG holds scale^2 q/h^2
+def count_lane_rows(n_nodes: int) -> int:
+    """Return the number of moving nodes in a lane, the last lane filled up with idle ones."""
+    return -(-(n_nodes - 2) // LANES)
 
 
-def make_scheme(film: FilmParams) -> Scheme:
-    """Return the factors of a film's discretised equations."""
-    pull = film.dt / (5.0 * film.delta)
-    scale = float(np.sqrt(pull))
-    return Scheme(
-        convection_q=film.dt / film.dx,
-        convection_w=1.2 * film.dt / film.dx / scale,
-        third=pull / (2.0 * film.dx**3),
-        pull=pull,
-        scale=scale,
-    )
+def count_rows(n_nodes: int) -> int:
+    """Return the number of rows of a film."""
+    return FRONT + count_lane_rows(n_nodes) + BACK
 
 
-def count_columns(n_nodes: int) -> int:
-    """Return the number of columns a film of n_nodes needs: whole vectors, ghosts, one spare."""
-    moving = -(-(n_nodes - 2) // VECTOR) * VECTOR
-    return -(-(moving + 2 * VECTOR) // VECTOR) * VECTOR
+def place_nodes(n_nodes: int) -> Int64Array:
+    """Return where every node's h stands in a film's flat array, (n_nodes,)."""
+    lane_rows = count_lane_rows(n_nodes)
+    moving = np.arange(n_nodes, dtype=np.int64) - 1
+    # The inlet keeps its place before lane 0, the outlet after the last moving node in the last.
+    lane = np.clip(moving // lane_rows, 0, LANES - 1)
+    return (FRONT + moving - lane * lane_rows) * ROW + H * LANES + lane
 
 
-# No nnan or ninf: the blow-up check must see NaN and infinity. Contraction to fused multiply-adds
-# is the same for every node, so a film's bits do not depend on where the vectors end.
-@njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
-def take_step(
-    h: Float64Array,
-    q: Float64Array,
-    w: Float64Array,
-    drag: Float64Array,
-    increment_h: Float64Array,
-    increment_q: Float64Array,
-    next_h: Float64Array,
-    next_q: Float64Array,
-    next_w: Float64Array,
-    scheme: Scheme,
-    new: float,
-    old: float,
-) -> None:
-    """Take one time step of all moving nodes, from (h, q, w) into (next_h, next_q, next_w).
+def make_factors(film: FilmParams) -> Float64Array:
+    """Return the factors of a step, (2, FACTORS, LANES): Adams-Bashforth's and Euler's."""
+    factors = np.empty((2, FACTORS))
+    for row, gain in ((WARM, 1.5), (COLD, 1.0)):
+        pull = gain * film.dt / (5.0 * film.delta)
+        flux, fade = gain * film.dt / film.dx, 0.5 / gain
+        third = pull / (2.0 * film.dx**3)
+        root = float(np.sqrt(pull))
+        factors[row] = (
+            0.5, root, flux, fade * flux, 1.2 * flux / root, fade, pull, third, 3.0 * third,
+        )  # fmt: skip
+    return aligned(np.repeat(factors[:, :, None], LANES, axis=2))
 
-    `new` and `old` weight the increments: 3/2 and -1/2 for Adams-Bashforth, 1 and 0 for Euler.
-    minmod(a, b) = max(min(b, 0), min(max(b, 0), a)), and both limiters of a node share b.
+
+def make_jet_shape(film: FilmParams) -> Float64Array:
+    """Return dt times the q_t of one jet at u = 1, on the nodes around its centre.
+
+    dq(x) = sign A 4 (x - x_l)(x_r - x) / (x_r - x_l)^2 between x_l and x_r
     """
-    c_q, c_w, c_3, pull, scale = scheme
-    for i in range(VECTOR * ((h.size - 2 * VECTOR) // VECTOR)):
-        # Node i + 1 stands at column i + 4.
-        b = q[i + 4] - q[i + 3]
-        low = b if b < 0.0 else 0.0
-        high = b if b > 0.0 else 0.0
-        a = q[i + 3] - q[i + 2]
-        c = q[i + 5] - q[i + 4]
-        right = high if high < c else c
-        right = low if low > right else right
-        left = high if high < a else a
-        left = low if low > left else left
-        rate_h = -c_q * (b + 0.5 * (right - left))
-
-        b = w[i + 4] - w[i + 3]
-        low = b if b < 0.0 else 0.0
-        high = b if b > 0.0 else 0.0
-        a = w[i + 3] - w[i + 2]
-        c = w[i + 5] - w[i + 4]
-        right = high if high < c else c
-        right = low if low > right else right
-        left = high if high < a else a
-        left = low if low > left else left
-        third = 10.0 * h[i + 4] - 12.0 * h[i + 5] + 6.0 * h[i + 6] - h[i + 7] - 3.0 * h[i + 3]
-        rate_q = h[i + 4] * (pull + c_3 * third) - drag[i + 4] - c_w * (b + 0.5 * (right - left))
-
-        h_new = h[i + 4] + new * rate_h + old * increment_h[i + 4]
-        q_new = q[i + 4] + new * rate_q + old * increment_q[i + 4]
-        increment_h[i + 4] = rate_h
-        increment_q[i + 4] = rate_q
-        inverse = scale / h_new
-        ratio = q_new * inverse
-        next_h[i + 4] = h_new
-        next_q[i + 4] = q_new
-        next_w[i + 4] = q_new * ratio
-        drag[i + 4] = ratio * inverse
+    half = int(0.5 * film.jet_width / film.dx + 1e-9)
+    s = np.arange(-half, half + 1) * film.dx
+    shape = 4.0 * (0.5 * film.jet_width + s) * (0.5 * film.jet_width - s) / film.jet_width**2
+    return film.dt * film.jet_sign * film.jet_amplitude * np.maximum(shape, 0.0)
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
-def apply_boundaries(
-    h: Float64Array, q: Float64Array, w: Float64Array, n_nodes: int, scale: float, inlet_h: float
-) -> None:
-    """Set the inlet node to (inlet_h, 1), the outlet to zero gradient, and the ghosts."""
-    first, last = SHIFT, SHIFT + n_nodes - 1
-    h[first] = inlet_h
-    q[first] = 1.0
-    w[first] = scale / inlet_h
-    q[first - 1] = q[first]
-    w[first - 1] = w[first]
-    h[last] = h[last - 1]
-    q[last] = q[last - 1]
-    w[last] = w[last - 1]
-    h[last + 1] = 4.0 * h[last] - 6.0 * h[last - 1] + 4.0 * h[last - 2] - h[last - 3]
-    h[last + 2] = 10.0 * h[last] - 20.0 * h[last - 1] + 15.0 * h[last - 2] - 4.0 * h[last - 3]
+def pack(nodes: Float64Array, n_nodes: int) -> Float64Array:
+    """Lay films (..., FIELDS, n_nodes) out as (..., n_rows, FIELDS, LANES), idle nodes at 1."""
+    films = np.ones((*nodes.shape[:-2], count_rows(n_nodes) * ROW))
+    place = place_nodes(n_nodes)
+    for field in range(FIELDS):
+        films[..., place + field * LANES] = nodes[..., field, :]
+    return aligned(films.reshape(*nodes.shape[:-2], -1, FIELDS, LANES))
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
-def refresh(film: Float64Array, n_nodes: int, scale: float) -> None:
-    """Recompute what follows from h and q: the convected and drag rows, the ghosts."""
-    h, q, w, drag = film[H], film[Q], film[CONVECTED], film[DRAG]
-    for i in range(SHIFT, SHIFT + n_nodes):
-        inverse = scale / h[i]
-        ratio = q[i] * inverse
-        w[i] = q[i] * ratio
-        drag[i] = ratio * inverse
-    apply_boundaries(h, q, w, n_nodes, scale, h[SHIFT])
+def unpack(films: Float64Array, n_nodes: int) -> Float64Array:
+    """Return the fields node by node, (..., FIELDS, n_nodes), of films as `pack` lays them out."""
+    flat = films.reshape(*films.shape[:-3], -1)
+    place = place_nodes(n_nodes) + np.arange(FIELDS)[:, None] * LANES
+    nodes: Float64Array = flat[..., place]
+    return nodes
+
+
+def aligned(array: Float64Array) -> Float64Array:
+    """Return a copy that begins on a cache line: no vector of a film then lies across two."""
+    room = np.empty(array.size + 8)
+    skip = (-room.ctypes.data % 64) // 8
+    copy = room[skip : skip + array.size].reshape(array.shape)
+    copy[...] = array
+    return copy

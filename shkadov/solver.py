@@ -1,8 +1,11 @@
-"""The films of an environment as one block of arrays, and the compiled calls that move them."""
+"""The films of an environment as one block of arrays, and the compiled calls that move them.
+
+All compiled code of the film is in this file, because numba's cache looks at one file only.
+"""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -10,54 +13,62 @@ from numpy.typing import NDArray
 
 from shkadov.params import FilmParams
 from shkadov.schemes import (
-    CONVECTED,
-    DRAG,
-    INCREMENT_H,
-    INCREMENT_Q,
-    NEXT_CONVECTED,
-    NEXT_H,
-    NEXT_Q,
-    ROWS,
-    SHIFT,
+    BACK,
+    BASE_H,
+    BASE_Q,
+    COLD,
+    FADE,
+    FADE_FLUX_H,
+    FIELDS,
+    FLUX_H,
+    FLUX_Q,
+    FRONT,
+    HALF,
+    PULL,
+    ROOT,
+    ROW,
+    THIRD,
+    THIRD_3,
+    WARM,
     H,
     Q,
-    Scheme,
-    apply_boundaries,
-    count_columns,
-    make_scheme,
-    refresh,
-    take_step,
+    aligned,
+    count_lane_rows,
+    count_rows,
+    make_factors,
+    make_jet_shape,
+    pack,
+    place_nodes,
 )
+from shkadov.simd import LANES, from_left, from_right, high, lane, load, low, splat, store
 
 BoolArray = NDArray[np.bool_]
 Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
 UInt64Array = NDArray[np.uint64]
+Vector = Any  # four float64 numbers, see simd
 
 # Columns of FilmState.clock.
 STEPS: Final = 0  # actions since the start of the episode
-COLD: Final = 1  # 1 while the film has no Adams-Bashforth history
+NO_HISTORY: Final = 1  # 1 until the film has made its first step
 START: Final = 2  # index of the start state of the episode
 N_EPISODES: Final = 3  # episodes begun
 N_BLOW_UPS: Final = 4  # episodes ended by a blow-up
 CLOCK: Final = 5
-# Rows of a start state; the first four rows of a film.
-START_ROWS: Final = 4
 
 GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+H_MIN: Final = 1e-300  # below it, h counts as not positive
 
 
 class Control(NamedTuple):
     """Hold what actions, observations, rewards and the end of an episode are made of."""
 
-    n_nodes: int
+    lane_rows: int  # rows of moving nodes
+    last_row: int  # row of the last moving node, counted among those
     n_steps: int  # numerical steps an action
     n_ramp_steps: int  # numerical steps from the old action to the new one
     episode_steps: int  # actions an episode
-    n_obs: int  # observed values a jet
-    obs_stride: int  # nodes between two of them
-    n_rwd: int  # nodes downstream of a jet in the reward
     reward_scale: float
     blow_up_reward: float
     h_max: float
@@ -66,34 +77,34 @@ class Control(NamedTuple):
 
 
 class FilmState(NamedTuple):
-    """Hold all films of an environment; the compiled calls change the first six arrays."""
+    """Hold all films of an environment; the compiled calls change the arrays named in MUTABLE."""
 
-    films: Float64Array  # (n_films, ROWS, n_columns), see schemes
+    films: Float64Array  # (n_films, n_rows, FIELDS, LANES), see schemes
     generators: UInt64Array  # (n_films,) states of the random generators
     old_actions: Float64Array  # (n_films, n_jets) the last action, clipped [-]
     clock: Int64Array  # (n_films, CLOCK)
-    observations: Float32Array  # (n_films, n_jets * n_obs) what the film last showed
-    jets: Float64Array  # (n_films, n_jets) actions as the jets carry them now [-]
-    starts: Float64Array  # (n_starts, START_ROWS, n_nodes) developed films
-    jet_nodes: Int64Array  # (n_jets,) nodes of the jets' centres
-    jet_shape: Float64Array  # (n_jet_nodes,) dt dq of a jet at u = 1, centre in the middle
-    scheme: Scheme
+    observations: Float32Array  # (n_films, n_jets * n_obs) q as the film last showed it [-]
+    starts: Float64Array  # (n_starts, n_rows, FIELDS, LANES) developed films
+    factors: Float64Array  # (2, FACTORS, LANES), see schemes
+    jet_shape: Float64Array  # (n_shape,) dt times q_t of a jet at u = 1
+    jet_places: Int64Array  # (n_jets, n_shape) where those nodes stand in a flat film
+    obs_places: Int64Array  # (n_jets * n_obs,) where the observed nodes stand
+    rwd_places: Int64Array  # (n_jets, n_rwd) where the nodes in the reward stand
     control: Control
 
 
-MUTABLE: Final = ("films", "generators", "old_actions", "clock", "observations", "jets")
+MUTABLE: Final = ("films", "generators", "old_actions", "clock", "observations")
 
 
 def make_control(film: FilmParams) -> Control:
     """Return the numbers of the control as the compiled calls use them."""
+    lane_rows = count_lane_rows(film.n_nodes)
     return Control(
-        n_nodes=film.n_nodes,
+        lane_rows=lane_rows,
+        last_row=film.n_nodes - 3 - (LANES - 1) * lane_rows,
         n_steps=film.n_steps,
         n_ramp_steps=film.n_ramp_steps,
         episode_steps=film.episode_steps,
-        n_obs=film.n_obs_per_jet,
-        obs_stride=round(film.obs_spacing / film.dx),
-        n_rwd=round(film.l_rwd / film.dx),
         reward_scale=film.reward_scale,
         blow_up_reward=film.blow_up_reward,
         h_max=film.h_max,
@@ -102,39 +113,26 @@ def make_control(film: FilmParams) -> Control:
     )
 
 
-def make_jet_shape(film: FilmParams) -> Float64Array:
-    """Return dt times the q_t of one jet at u = 1, on the nodes around its centre.
-
-    dq(x) = sign A 4 (x - x_l)(x_r - x) / (x_r - x_l)^2
-    """
-    half = int(0.5 * film.jet_width / film.dx + 1e-9)
-    s = np.arange(-half, half + 1) * film.dx
-    shape = 4.0 * (0.5 * film.jet_width + s) * (0.5 * film.jet_width - s) / film.jet_width**2
-    return film.dt * film.jet_sign * film.jet_amplitude * np.maximum(shape, 0.0)
-
-
 def make_state(film: FilmParams, n_films: int, starts: Float64Array) -> FilmState:
-    """Make n_films flat films at rest in time, with `starts` (n_starts, START_ROWS, n_nodes)."""
-    n_columns = count_columns(film.n_nodes)
-    films = np.ones((n_films, ROWS, n_columns))
-    films[:, [INCREMENT_H, INCREMENT_Q]] = 0.0
-    scheme = make_scheme(film)
+    """Make n_films flat films without history, with start states (n_starts, FIELDS, n_nodes)."""
     clock = np.zeros((n_films, CLOCK), dtype=np.int64)
-    clock[:, COLD] = 1
-    for block in films:
-        refresh(block, film.n_nodes, scheme.scale)
-    n_obs = film.n_jets * film.n_obs_per_jet
+    clock[:, NO_HISTORY] = 1
+    place = place_nodes(film.n_nodes)
+    jets = np.array([round(x / film.dx) for x in film.jet_positions])[:, None]
+    shape = make_jet_shape(film)
+    n_obs, stride = film.n_obs_per_jet, round(film.obs_spacing / film.dx)
     return FilmState(
-        films=films,
+        films=aligned(np.ones((n_films, count_rows(film.n_nodes), FIELDS, LANES))),
         generators=np.zeros(n_films, dtype=np.uint64),
         old_actions=np.zeros((n_films, film.n_jets)),
         clock=clock,
-        observations=np.ones((n_films, n_obs), dtype=np.float32),
-        jets=np.zeros((n_films, film.n_jets)),
-        starts=np.ascontiguousarray(starts),
-        jet_nodes=np.array([round(x / film.dx) for x in film.jet_positions], dtype=np.int64),
-        jet_shape=make_jet_shape(film),
-        scheme=scheme,
+        observations=np.ones((n_films, film.n_jets * n_obs), dtype=np.float32),
+        starts=pack(starts, film.n_nodes),
+        factors=make_factors(film),
+        jet_shape=shape,
+        jet_places=place[jets + np.arange(shape.size) - shape.size // 2],
+        obs_places=place[jets + stride * (np.arange(n_obs) - n_obs)].reshape(-1),
+        rwd_places=place[jets + np.arange(round(film.l_rwd / film.dx))],
         control=make_control(film),
     )
 
@@ -150,72 +148,166 @@ def draw(generators: UInt64Array, film: int) -> float:
     return np.float64(z >> np.uint64(11)) * 2.0**-53
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
-def push(drag: Float64Array, shape: Float64Array, jet_nodes: Int64Array, u: Float64Array) -> None:
-    """Let the jets act on the coming step: what they add to q is taken off the drag."""
-    for j in range(jet_nodes.size):
-        begin = SHIFT + jet_nodes[j] - shape.size // 2
-        for i in range(shape.size):
-            drag[begin + i] -= u[j] * shape[i]
+@njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
+def minmod(a: Vector, b: Vector, zero: Vector) -> Vector:
+    """Return the smaller of two slopes of one sign, else 0: b held between 0 and a."""
+    return high(low(a, zero), low(high(a, zero), b))
+
+
+# No nnan or ninf: the blow-up check must see NaN and infinity. Contraction to fused multiply-adds
+# is the same in every lane, so a film's bits do not depend on its neighbours in a batch.
+@njit(nogil=True, cache=True, error_model="numpy")
+def take_step(film: Float64Array, factors: Float64Array, lane_rows: int) -> None:
+    """Take one time step of all moving nodes in place, in one pass with one division a node.
+
+    `film` (n_rows * ROW,) and `factors` (FACTORS * LANES,) are flat. Carried from row to row: q and
+    w = k q^2/h of this row, their differences to the row before, the fluxes of the row before, the
+    drag of this row, k/h of the next, and differences of h up to the third, two rows ahead.
+    """
+    zero = splat(0.0)
+    half = load(factors, HALF * LANES)
+    root = load(factors, ROOT * LANES)
+    o = (FRONT - 2) * ROW
+    q_0, q_1, q = (
+        load(film, o + Q * LANES),
+        load(film, o + ROW + Q * LANES),
+        load(film, o + 2 * ROW + Q * LANES),
+    )
+    h_0, h_1, h_2, h_3 = (
+        load(film, o),
+        load(film, o + ROW),
+        load(film, o + 2 * ROW),
+        load(film, o + 3 * ROW),
+    )
+    w_0, w_1 = q_0 * (q_0 * (root / h_0)), q_1 * (q_1 * (root / h_1))
+    ratio = q * (root / h_2)
+    w, drag = q * ratio, ratio * (root / h_2)
+    flux_q = q_1 + half * minmod(q_1 - q_0, q - q_1, zero)
+    flux_w = w_1 + half * minmod(w_1 - w_0, w - w_1, zero)
+    step_q, step_w = q - q_1, w - w_1
+    inverse = root / h_3
+    rise = load(film, o + 4 * ROW) - h_3
+    bend = rise - (h_3 - h_2)
+    twist = bend - ((h_3 - h_2) - (h_2 - h_1))
+    for row in range(lane_rows):
+        o = (FRONT + row) * ROW
+        q_next = load(film, o + ROW + Q * LANES)
+        ratio = q_next * inverse
+        w_next = q_next * ratio
+        step_q_next = q_next - q
+        step_w_next = w_next - w
+        flux_q_next = q + load(factors, HALF * LANES) * minmod(step_q, step_q_next, zero)
+        flux_w_next = w + load(factors, HALF * LANES) * minmod(step_w, step_w_next, zero)
+        h_ahead = load(film, o + 2 * ROW)
+        rise_next = load(film, o + 3 * ROW) - h_ahead
+        bend_next = rise_next - rise
+        twist_next = bend_next - bend
+        # 1 + h_xxx, where -h_{i+3} + 6 h_{i+2} - 12 h_{i+1} + 10 h_i - 3 h_{i-1} is three times a
+        # third difference less the next one.
+        lift = (
+            load(factors, PULL * LANES)
+            + load(factors, THIRD_3 * LANES) * twist
+            - load(factors, THIRD * LANES) * twist_next
+        )
+        rate_q = (
+            load(film, o) * lift - drag + load(factors, FLUX_Q * LANES) * (flux_w - flux_w_next)
+        )
+        gain_h = flux_q - flux_q_next
+        new_q = load(film, o + BASE_Q * LANES) + rate_q
+        new_h = load(film, o + BASE_H * LANES) + load(factors, FLUX_H * LANES) * gain_h
+        store(film, o + Q * LANES, new_q)
+        store(film, o + BASE_Q * LANES, new_q - load(factors, FADE * LANES) * rate_q)
+        store(film, o, new_h)
+        store(film, o + BASE_H * LANES, new_h - load(factors, FADE_FLUX_H * LANES) * gain_h)
+        drag = ratio * inverse
+        inverse = load(factors, ROOT * LANES) / h_ahead
+        q, w, step_q, step_w = q_next, w_next, step_q_next, step_w_next
+        flux_q, flux_w = flux_q_next, flux_w_next
+        rise, bend, twist = rise_next, bend_next, twist_next
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def join_lanes(film: Float64Array, lane_rows: int, last_row: int, inlet_h: float) -> None:
+    """Set the rows around the moving nodes: adjacent lanes, inlet (inlet_h, 1), outlet, ghosts."""
+    front, back = (FRONT - 2) * ROW, (FRONT + lane_rows) * ROW
+    for row in range(2):
+        end = back + (row - 2) * ROW
+        store(film, front + row * ROW, from_left(load(film, end), inlet_h))
+        store(film, front + row * ROW + Q * LANES, from_left(load(film, end + Q * LANES), 1.0))
+    for row in range(BACK):
+        store(film, back + row * ROW, from_right(load(film, (FRONT + row) * ROW)))
+    store(film, back + Q * LANES, from_right(load(film, FRONT * ROW + Q * LANES)))
+    # Zero gradient at the outlet, then the cubic through the last four nodes.
+    last = (FRONT + last_row) * ROW + LANES - 1
+    a, b, c = film[last], film[last - ROW], film[last - 2 * ROW]
+    film[last + ROW] = a
+    film[last + ROW + Q * LANES] = film[last + Q * LANES]
+    film[last + 2 * ROW] = 4.0 * b - 2.0 * a - c
+    film[last + 3 * ROW] = 15.0 * b - 10.0 * a - 4.0 * c
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def push(
+    film: Float64Array, fade: float, shape: Float64Array, places: Int64Array, u: float
+) -> None:
+    """Add what a jet did to q during the step just taken, and to its base."""
+    gain = 0.5 / fade * u
+    for i in range(shape.size):
+        film[places[i] + Q * LANES] += gain * shape[i]
+        film[places[i] + BASE_Q * LANES] += (gain - 0.5 * u) * shape[i]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def advance(state: FilmState, film: int, actions: Float32Array) -> None:
     """Move one film by one action; `actions` (n_jets,) are finite and clipped here to [-1, 1]."""
-    rows, control, scheme = state.films[film], state.control, state.scheme
-    old, u = state.old_actions[film], state.jets[film]
+    control, old = state.control, state.old_actions[film]
+    nodes = state.films[film].reshape(-1)
     for step in range(control.n_steps):
+        row = COLD if state.clock[film, NO_HISTORY] == 1 else WARM
+        state.clock[film, NO_HISTORY] = 0
+        factors = state.factors[row].reshape(-1)
+        take_step(nodes, factors, control.lane_rows)
         alpha = min(step / control.n_ramp_steps, 1.0)
         for j in range(old.size):
-            target = min(max(np.float64(actions[j]), -1.0), 1.0)
-            u[j] = old[j] + alpha * (target - old[j])
-        push(rows[DRAG], state.jet_shape, state.jet_nodes, u)
+            u = old[j] + alpha * (min(max(np.float64(actions[j]), -1.0), 1.0) - old[j])
+            push(nodes, factors[FADE * LANES], state.jet_shape, state.jet_places[j], u)
         inlet_h = 1.0 + control.inlet_noise * (2.0 * draw(state.generators, film) - 1.0)
-        step_film(rows, scheme, control.n_nodes, step % 2, state.clock[film], inlet_h)
-    if control.n_steps % 2 == 1:
-        rows[H], rows[Q], rows[CONVECTED] = rows[NEXT_H], rows[NEXT_Q], rows[NEXT_CONVECTED]
+        join_lanes(nodes, control.lane_rows, control.last_row, inlet_h)
     for j in range(old.size):
         old[j] = min(max(np.float64(actions[j]), -1.0), 1.0)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def step_film(
-    rows: Float64Array, scheme: Scheme, n_nodes: int, odd: int, clock: Int64Array, inlet_h: float
-) -> None:
-    """Take one numerical step, from H to NEXT_H or back if `odd`, and set the boundaries."""
-    new, old = (1.0, 0.0) if clock[COLD] == 1 else (1.5, -0.5)
-    clock[COLD] = 0
-    h, q, w = rows[H], rows[Q], rows[CONVECTED]
-    next_h, next_q, next_w = rows[NEXT_H], rows[NEXT_Q], rows[NEXT_CONVECTED]
-    if odd == 1:
-        h, q, w, next_h, next_q, next_w = next_h, next_q, next_w, h, q, w
-    take_step(
-        h, q, w, rows[DRAG], rows[INCREMENT_H], rows[INCREMENT_Q], next_h, next_q, next_w,
-        scheme, new, old,
-    )  # fmt: skip
-    apply_boundaries(next_h, next_q, next_w, n_nodes, scheme.scale, inlet_h)
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def is_healthy(state: FilmState, film: int) -> bool:
-    """Return whether 0 < h < h_max and |q| < q_max everywhere; false for NaN."""
-    h, q, control = state.films[film, H], state.films[film, Q], state.control
-    n_bad = 0
-    for i in range(SHIFT, SHIFT + control.n_nodes):
-        inside = (h[i] > 0.0) & (h[i] < control.h_max) & (abs(q[i]) < control.q_max)
-        n_bad += not inside
-    return n_bad == 0
+def is_healthy(film: Float64Array, control: Control) -> bool:
+    """Return whether 0 < h < h_max and |q| < q_max at all moving nodes; false for NaN."""
+    h_low, q_low, unknown = splat(1.0), splat(1.0), splat(0.0)
+    h_high, q_high = h_low, q_low
+    for row in range(control.last_row + 1):
+        o = (FRONT + row) * ROW
+        h, q = load(film, o), load(film, o + Q * LANES)
+        h_low, h_high = low(h, h_low), high(h, h_high)
+        q_low, q_high = low(q, q_low), high(q, q_high)
+        # Comparisons pass over NaN, this sum does not.
+        unknown = unknown + (h + q) * splat(0.0)
+    healthy = True
+    for k in range(LANES):
+        inside = (lane(h_low, k) >= H_MIN) & (lane(h_high, k) < control.h_max)
+        inside &= max(-lane(q_low, k), lane(q_high, k)) < control.q_max
+        healthy &= inside & (lane(unknown, k) == 0.0)
+    # The last lane is shorter than the others.
+    for row in range(control.last_row + 1, control.lane_rows):
+        for k in range(LANES - 1):
+            h_k, q_k = film[(FRONT + row) * ROW + k], film[(FRONT + row) * ROW + Q * LANES + k]
+            healthy &= (h_k >= H_MIN) & (h_k < control.h_max) & (abs(q_k) < control.q_max)
+    return healthy
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def observe(state: FilmState, film: int) -> None:
     """Write q upstream of every jet into state.observations."""
-    q, control = state.films[film, Q], state.control
-    out = state.observations[film]
-    for j in range(state.jet_nodes.size):
-        begin = SHIFT + state.jet_nodes[j] - control.n_obs * control.obs_stride
-        for k in range(control.n_obs):
-            out[j * control.n_obs + k] = q[begin + k * control.obs_stride]
+    nodes, places = state.films[film].reshape(-1), state.obs_places
+    for k in range(places.size):
+        state.observations[film, k] = nodes[places[k] + Q * LANES]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -224,17 +316,15 @@ def reward_jets(state: FilmState, film: int, rewards: Float64Array) -> None:
 
     r_j = -scale / l_rwd * integral of (h - 1)^2 over l_rwd downstream of jet j
     """
-    h, control = state.films[film, H], state.control
-    n_jets = state.jet_nodes.size
+    nodes, places = state.films[film].reshape(-1), state.rwd_places
+    n_jets, n_rwd = places.shape
+    share = state.control.reward_scale * rewards.size / (n_jets * n_rwd)
     rewards[:] = 0.0
     for j in range(n_jets):
-        begin = SHIFT + state.jet_nodes[j]
         total = 0.0
-        for i in range(begin, begin + control.n_rwd):
-            total += (h[i] - 1.0) ** 2
-        rewards[j % rewards.size] -= control.reward_scale * total / control.n_rwd
-    if rewards.size < n_jets:
-        rewards[0] /= n_jets
+        for i in range(n_rwd):
+            total += (nodes[places[j, i] + H * LANES] - 1.0) ** 2
+        rewards[j % rewards.size] -= share * total
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -242,16 +332,13 @@ def begin_episode(state: FilmState, film: int, start: int) -> None:
     """Put the film into a start state, drawn from the set if `start` is negative."""
     if start < 0:
         start = int(draw(state.generators, film) * state.starts.shape[0])
-    n_nodes = state.control.n_nodes
-    for row in range(START_ROWS):
-        for i in range(n_nodes):
-            state.films[film, row, SHIFT + i] = state.starts[start, row, i]
-    refresh(state.films[film], n_nodes, state.scheme.scale)
+    state.films[film] = state.starts[start]
+    control, nodes = state.control, state.films[film].reshape(-1)
+    join_lanes(nodes, control.lane_rows, control.last_row, nodes[(FRONT - 1) * ROW])
     state.old_actions[film] = 0.0
-    state.jets[film] = 0.0
     clock = state.clock[film]
     clock[STEPS] = 0
-    clock[COLD] = 0
+    clock[NO_HISTORY] = 0
     clock[START] = start
     clock[N_EPISODES] += 1
     observe(state, film)
@@ -268,7 +355,7 @@ def act(
     healthy = bool(np.isfinite(actions).all())
     if healthy:
         advance(state, film, actions)
-        healthy = is_healthy(state, film)
+        healthy = is_healthy(state.films[film].reshape(-1), state.control)
     clock = state.clock[film]
     clock[STEPS] += 1
     if healthy:
@@ -322,3 +409,13 @@ def step_all(
         )
         terminated[a:b] = ends[0]
         truncated[a:b] = ends[1]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def develop(state: FilmState, film: int, wait: int, spacing: int, out: Float64Array) -> None:
+    """Let an uncontrolled film run `wait` actions, then store it every `spacing` ones in `out`."""
+    actions = np.zeros(state.old_actions.shape[1], dtype=np.float32)
+    for k in range(out.shape[0]):
+        for _ in range(wait if k == 0 else spacing):
+            advance(state, film, actions)
+        out[k] = state.films[film]
