@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import flowrl.threads  # isort: skip  # noqa: F401  (one thread, before NumPy loads)
+import flowrl.startup  # isort: skip  # noqa: F401  (before NumPy and numba load)
 
 import json
 import sys

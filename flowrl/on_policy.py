@@ -97,7 +97,6 @@ class OnPolicyTrainer:
             self.publish_policy()
             trajectory = self.collector.collect(collection.lengths[self._first : self._stop])
             assessments = [self._assess(trajectory, envs) for envs in collection.updates]
-            self._watch.lap("collect")
             rows = self._exchange(trajectory, collection, assessments)
             blow_ups = int(rows[:, -1].sum())
             for envs, assessment in zip(collection.updates, assessments, strict=True):
@@ -151,6 +150,7 @@ class OnPolicyTrainer:
             sums[self._local(envs)] = assessment.sums
         blow_ups = self.collector.n_blow_ups[:, None].astype(np.float64)
         rows = np.concatenate([sums, env_moments(trajectory), blow_ups], axis=1)
+        self._watch.lap("collect")
         rows = self._comm.all_gather(rows, self.shares)
         self._watch.lap("reduce")
         n = self.interface.n_observations

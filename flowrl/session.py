@@ -14,7 +14,7 @@ import numpy as np
 
 from flowrl.collector import EPISODE_COLUMNS
 from flowrl.comm import Communicator
-from flowrl.config import RunConfig, to_toml
+from flowrl.config import ConfigError, RunConfig, to_toml
 from flowrl.evaluation import Evaluator
 from flowrl.learners import Step
 from flowrl.on_policy import SHARES, OnPolicyTrainer, UpdateReport
@@ -96,7 +96,7 @@ class RootSession:
         seconds = self._seconds(report)
         is_last = report.transitions == self._config.n_transitions
         due = is_last or report.update % self._config.record.policy_interval == 0
-        policy = policy_columns(self._trainer, report.update) if due else None
+        policy = policy_columns(self._trainer) if due else None
         try:
             self._recorder.append(iteration, seconds, _episodes(report), policy)
         except RecorderError as error:
@@ -131,7 +131,7 @@ class RootSession:
 def open_session(
     config: RunConfig, trainer: OnPolicyTrainer, comm: Communicator, arguments: Sequence[str]
 ) -> Session:
-    """Create the results file and the display on root; raise RecorderError where it cannot be."""
+    """Create the results file and the display on root; raise ConfigError where it cannot be."""
     if comm.rank != 0:
         return SilentSession()
     header = RunHeader(
@@ -142,8 +142,11 @@ def open_session(
         seed=config.seed,
         n_ranks=comm.size,
     )
-    policy = policy_columns(trainer, 0) | policy_structure(trainer)
-    recorder = Recorder.create(config.output, header, policy, config.overwrite)
+    policy = policy_columns(trainer) | policy_structure(trainer)
+    try:
+        recorder = Recorder.create(config.output, header, policy, config.overwrite)
+    except RecorderError as error:
+        raise ConfigError(f"--out {error}") from error
     return RootSession(config, trainer, recorder, make_progress(config, trainer.schedule.n_updates))
 
 
@@ -159,13 +162,12 @@ def policy_structure(trainer: OnPolicyTrainer) -> dict[str, Any]:
     }
 
 
-def policy_columns(trainer: OnPolicyTrainer, update: int) -> dict[str, Any]:
-    """Return the policy as it is after an update."""
+def policy_columns(trainer: OnPolicyTrainer) -> dict[str, Any]:
+    """Return the policy as it is now."""
     return {
         "weights": trainer.learner.parameters(),
         "observation_mean": trainer.moments.mean,
         "observation_std": trainer.moments.std,
-        "updates": update,
     }
 
 

@@ -1,10 +1,6 @@
 """Settings of all tests."""
 
-import os
-
-# One thread a process, before NumPy loads: tests start ranks of their own.
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ.setdefault(_variable, "1")
+import flowrl.startup  # isort: skip  # noqa: F401  (before NumPy and numba load)
 
 import hypothesis
 

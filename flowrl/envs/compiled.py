@@ -15,6 +15,8 @@ all the state the step reads and writes. `agents_per_group` is G (one if absent)
 
 from __future__ import annotations
 
+import functools
+import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -140,8 +142,9 @@ def _rollout(
                 truncated[e, t] = timed_out
 
 
+@functools.cache
 def _build_rollout(state_type: Any, policy_type: Any) -> Any:
-    """Compile `_rollout` for one environment class.
+    """Compile `_rollout` for one environment class, once a process.
 
     The step comes in as a first-class function with an explicit signature: that keeps the
     compiled rollout in numba's cache from one process to the next.
@@ -155,5 +158,11 @@ def _build_rollout(state_type: Any, policy_type: Any) -> Any:
         *(step_type, state_type, policy_type, i64, cube, rows, i64[::1]),
         *(cube, cube, cube, f64[:, ::1], flag[:, ::1], flag[:, ::1]),
     )
-    compile_ = numba.njit(signature, cache=True, nogil=True, error_model="numpy")
-    return compile_(_rollout)
+    kernel = numba.njit(cache=True, nogil=True, error_model="numpy")(_rollout)
+    try:
+        kernel.compile(signature)
+    except (AttributeError, ImportError, EOFError, pickle.UnpicklingError):
+        # An index that names classes an environment no longer has: make it anew.
+        kernel._cache.flush()
+        kernel.compile(signature)
+    return kernel
