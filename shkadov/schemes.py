@@ -105,6 +105,24 @@ def make_jet_shape(film: FilmParams) -> Float64Array:
     return film.dt * film.jet_sign * film.jet_amplitude * np.maximum(shape, 0.0)
 
 
+def place_jets(film: FilmParams) -> tuple[Int64Array, Float64Array]:
+    """Return the rows each jet pushes (n_jets * n_pushed,), and its shape there, flat as well.
+
+    Where the film is cut into lanes, a jet may lie in two lanes and so in rows far apart.
+    """
+    place, shape = place_nodes(film.n_nodes), make_jet_shape(film)
+    offsets = np.arange(shape.size) - shape.size // 2
+    touched = shape != 0.0
+    n_pushed = int(touched.sum())
+    rows = np.empty((film.n_jets, n_pushed), dtype=np.int64)
+    shapes = np.zeros((film.n_jets, n_pushed, LANES))
+    for j, x in enumerate(film.jet_positions):
+        places = place[round(x / film.dx) + offsets[touched]]
+        rows[j] = places // ROW * ROW
+        shapes[j, np.arange(n_pushed), places % LANES] = shape[touched]
+    return rows.reshape(-1), aligned(shapes.reshape(-1))
+
+
 def pack(nodes: Float64Array, n_nodes: int) -> Float64Array:
     """Lay films (..., FIELDS, n_nodes) out as (..., n_rows, FIELDS, LANES), idle nodes at 1."""
     films = np.ones((*nodes.shape[:-2], count_rows(n_nodes) * ROW))

@@ -36,8 +36,8 @@ from shkadov.schemes import (
     count_lane_rows,
     count_rows,
     make_factors,
-    make_jet_shape,
     pack,
+    place_jets,
     place_nodes,
 )
 from shkadov.simd import LANES, from_left, from_right, high, lane, load, low, splat, store
@@ -84,16 +84,17 @@ class FilmState(NamedTuple):
     old_actions: Float64Array  # (n_films, n_jets) the last action, clipped [-]
     clock: Int64Array  # (n_films, CLOCK)
     observations: Float32Array  # (n_films, n_jets * n_obs) q as the film last showed it [-]
+    jets: Float64Array  # (n_films, n_jets) actions as the jets carry them now [-]
     starts: Float64Array  # (n_starts, n_rows, FIELDS, LANES) developed films
     factors: Float64Array  # (2, FACTORS, LANES), see schemes
-    jet_shape: Float64Array  # (n_shape,) dt times q_t of a jet at u = 1
-    jet_places: Int64Array  # (n_jets, n_shape) where those nodes stand in a flat film
+    jet_rows: Int64Array  # (n_jets * n_pushed,) where the rows begin that each jet pushes
+    jet_shapes: Float64Array  # (n_jets * n_pushed * LANES,) dt times q_t at u = 1 in those rows
     obs_places: Int64Array  # (n_jets * n_obs,) where the observed nodes stand
     rwd_places: Int64Array  # (n_jets, n_rwd) where the nodes in the reward stand
     control: Control
 
 
-MUTABLE: Final = ("films", "generators", "old_actions", "clock", "observations")
+MUTABLE: Final = ("films", "generators", "old_actions", "clock", "observations", "jets")
 
 
 def make_control(film: FilmParams) -> Control:
@@ -119,7 +120,7 @@ def make_state(film: FilmParams, n_films: int, starts: Float64Array) -> FilmStat
     clock[:, NO_HISTORY] = 1
     place = place_nodes(film.n_nodes)
     jets = np.array([round(x / film.dx) for x in film.jet_positions])[:, None]
-    shape = make_jet_shape(film)
+    jet_rows, jet_shapes = place_jets(film)
     n_obs, stride = film.n_obs_per_jet, round(film.obs_spacing / film.dx)
     return FilmState(
         films=aligned(np.ones((n_films, count_rows(film.n_nodes), FIELDS, LANES))),
@@ -127,10 +128,11 @@ def make_state(film: FilmParams, n_films: int, starts: Float64Array) -> FilmStat
         old_actions=np.zeros((n_films, film.n_jets)),
         clock=clock,
         observations=np.ones((n_films, film.n_jets * n_obs), dtype=np.float32),
+        jets=np.zeros((n_films, film.n_jets)),
         starts=pack(starts, film.n_nodes),
         factors=make_factors(film),
-        jet_shape=shape,
-        jet_places=place[jets + np.arange(shape.size) - shape.size // 2],
+        jet_rows=jet_rows,
+        jet_shapes=jet_shapes,
         obs_places=place[jets + stride * (np.arange(n_obs) - n_obs)].reshape(-1),
         rwd_places=place[jets + np.arange(round(film.l_rwd / film.dx))],
         control=make_control(film),
@@ -164,54 +166,46 @@ def take_step(film: Float64Array, factors: Float64Array, lane_rows: int) -> None
     w = k q^2/h of this row, their differences to the row before, the fluxes of the row before, the
     drag of this row, k/h of the next, and differences of h up to the third, two rows ahead.
     """
-    zero = splat(0.0)
-    half = load(factors, HALF * LANES)
+    zero, half = splat(0.0), load(factors, HALF * LANES)
     root = load(factors, ROOT * LANES)
     o = (FRONT - 2) * ROW
-    q_0, q_1, q = (
-        load(film, o + Q * LANES),
-        load(film, o + ROW + Q * LANES),
-        load(film, o + 2 * ROW + Q * LANES),
-    )
-    h_0, h_1, h_2, h_3 = (
-        load(film, o),
-        load(film, o + ROW),
-        load(film, o + 2 * ROW),
-        load(film, o + 3 * ROW),
-    )
+    h_0, q_0 = load(film, o), load(film, o + Q * LANES)
+    h_1, q_1 = load(film, o + ROW), load(film, o + ROW + Q * LANES)
+    h_2, q = load(film, o + 2 * ROW), load(film, o + 2 * ROW + Q * LANES)
+    h_3, h_4 = load(film, o + 3 * ROW), load(film, o + 4 * ROW)
     w_0, w_1 = q_0 * (q_0 * (root / h_0)), q_1 * (q_1 * (root / h_1))
-    ratio = q * (root / h_2)
-    w, drag = q * ratio, ratio * (root / h_2)
-    flux_q = q_1 + half * minmod(q_1 - q_0, q - q_1, zero)
-    flux_w = w_1 + half * minmod(w_1 - w_0, w - w_1, zero)
+    inverse = root / h_2
+    ratio = q * inverse
+    w, drag = q * ratio, ratio * inverse
     step_q, step_w = q - q_1, w - w_1
+    flux_q = q_1 + half * minmod(q_1 - q_0, step_q, zero)
+    flux_w = w_1 + half * minmod(w_1 - w_0, step_w, zero)
     inverse = root / h_3
-    rise = load(film, o + 4 * ROW) - h_3
+    rise = h_4 - h_3
     bend = rise - (h_3 - h_2)
     twist = bend - ((h_3 - h_2) - (h_2 - h_1))
     for row in range(lane_rows):
         o = (FRONT + row) * ROW
+        # The order is for the processor: the division first, and what depends on it last.
+        h_ahead = load(film, o + 2 * ROW)
+        inverse_next = load(factors, ROOT * LANES) / h_ahead
         q_next = load(film, o + ROW + Q * LANES)
         ratio = q_next * inverse
         w_next = q_next * ratio
+        drag_next = ratio * inverse
         step_q_next = q_next - q
+        flux_q_next = q + half * minmod(step_q, step_q_next, zero)
         step_w_next = w_next - w
-        flux_q_next = q + load(factors, HALF * LANES) * minmod(step_q, step_q_next, zero)
-        flux_w_next = w + load(factors, HALF * LANES) * minmod(step_w, step_w_next, zero)
-        h_ahead = load(film, o + 2 * ROW)
+        flux_w_next = w + half * minmod(step_w, step_w_next, zero)
         rise_next = load(film, o + 3 * ROW) - h_ahead
         bend_next = rise_next - rise
         twist_next = bend_next - bend
         # 1 + h_xxx, where -h_{i+3} + 6 h_{i+2} - 12 h_{i+1} + 10 h_i - 3 h_{i-1} is three times a
         # third difference less the next one.
-        lift = (
-            load(factors, PULL * LANES)
-            + load(factors, THIRD_3 * LANES) * twist
-            - load(factors, THIRD * LANES) * twist_next
-        )
-        rate_q = (
-            load(film, o) * lift - drag + load(factors, FLUX_Q * LANES) * (flux_w - flux_w_next)
-        )
+        lift = load(factors, PULL * LANES) + load(factors, THIRD_3 * LANES) * twist
+        lift = lift - load(factors, THIRD * LANES) * twist_next
+        rate_q = load(film, o) * lift - drag
+        rate_q = rate_q + load(factors, FLUX_Q * LANES) * (flux_w - flux_w_next)
         gain_h = flux_q - flux_q_next
         new_q = load(film, o + BASE_Q * LANES) + rate_q
         new_h = load(film, o + BASE_H * LANES) + load(factors, FLUX_H * LANES) * gain_h
@@ -219,10 +213,8 @@ def take_step(film: Float64Array, factors: Float64Array, lane_rows: int) -> None
         store(film, o + BASE_Q * LANES, new_q - load(factors, FADE * LANES) * rate_q)
         store(film, o, new_h)
         store(film, o + BASE_H * LANES, new_h - load(factors, FADE_FLUX_H * LANES) * gain_h)
-        drag = ratio * inverse
-        inverse = load(factors, ROOT * LANES) / h_ahead
-        q, w, step_q, step_w = q_next, w_next, step_q_next, step_w_next
-        flux_q, flux_w = flux_q_next, flux_w_next
+        q, w, drag, inverse = q_next, w_next, drag_next, inverse_next
+        step_q, step_w, flux_q, flux_w = step_q_next, step_w_next, flux_q_next, flux_w_next
         rise, bend, twist = rise_next, bend_next, twist_next
 
 
@@ -248,30 +240,42 @@ def join_lanes(film: Float64Array, lane_rows: int, last_row: int, inlet_h: float
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def push(
-    film: Float64Array, fade: float, shape: Float64Array, places: Int64Array, u: float
+    film: Float64Array, fade: float, rows: Int64Array, shapes: Float64Array, u: Float64Array
 ) -> None:
-    """Add what a jet did to q during the step just taken, and to its base."""
-    gain = 0.5 / fade * u
-    for i in range(shape.size):
-        film[places[i] + Q * LANES] += gain * shape[i]
-        film[places[i] + BASE_Q * LANES] += (gain - 0.5 * u) * shape[i]
+    """Add what the jets did to q during the step just taken, and to its base; `shapes` is flat."""
+    n_rows = rows.size // u.size
+    for j in range(u.size):
+        gain = 0.5 / fade * u[j]
+        to_q, to_base = splat(gain), splat(gain - 0.5 * u[j])
+        for i in range(j * n_rows, (j + 1) * n_rows):
+            shape, o = load(shapes, i * LANES), rows[i]
+            q, base = load(film, o + Q * LANES), load(film, o + BASE_Q * LANES)
+            store(film, o + Q * LANES, q + to_q * shape)
+            store(film, o + BASE_Q * LANES, base + to_base * shape)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def advance(state: FilmState, film: int, actions: Float32Array) -> None:
-    """Move one film by one action; `actions` (n_jets,) are finite and clipped here to [-1, 1]."""
-    control, old = state.control, state.old_actions[film]
-    nodes = state.films[film].reshape(-1)
+def advance(state: FilmState, film: int, nodes: Float64Array, actions: Float32Array) -> None:
+    """Move film number `film`, flat in `nodes`, by one action.
+
+    `actions` (n_jets,) are finite, and clipped here to [-1, 1].
+    """
+    control, old, u = state.control, state.old_actions[film], state.jets[film]
+    clock = state.clock[film]
+    warm, cold = state.factors[WARM].reshape(-1), state.factors[COLD].reshape(-1)
+    rows, shapes = state.jet_rows, state.jet_shapes
     for step in range(control.n_steps):
-        row = COLD if state.clock[film, NO_HISTORY] == 1 else WARM
-        state.clock[film, NO_HISTORY] = 0
-        factors = state.factors[row].reshape(-1)
-        take_step(nodes, factors, control.lane_rows)
         alpha = min(step / control.n_ramp_steps, 1.0)
         for j in range(old.size):
-            u = old[j] + alpha * (min(max(np.float64(actions[j]), -1.0), 1.0) - old[j])
-            push(nodes, factors[FADE * LANES], state.jet_shape, state.jet_places[j], u)
+            u[j] = old[j] + alpha * (min(max(np.float64(actions[j]), -1.0), 1.0) - old[j])
         inlet_h = 1.0 + control.inlet_noise * (2.0 * draw(state.generators, film) - 1.0)
+        if clock[NO_HISTORY] == 1:
+            clock[NO_HISTORY] = 0
+            take_step(nodes, cold, control.lane_rows)
+            push(nodes, cold[FADE * LANES], rows, shapes, u)
+        else:
+            take_step(nodes, warm, control.lane_rows)
+            push(nodes, warm[FADE * LANES], rows, shapes, u)
         join_lanes(nodes, control.lane_rows, control.last_row, inlet_h)
     for j in range(old.size):
         old[j] = min(max(np.float64(actions[j]), -1.0), 1.0)
@@ -280,20 +284,20 @@ def advance(state: FilmState, film: int, actions: Float32Array) -> None:
 @njit(nogil=True, cache=True, error_model="numpy")
 def is_healthy(film: Float64Array, control: Control) -> bool:
     """Return whether 0 < h < h_max and |q| < q_max at all moving nodes; false for NaN."""
-    h_low, q_low, unknown = splat(1.0), splat(1.0), splat(0.0)
+    h_low, q_low, total = splat(1.0), splat(1.0), splat(0.0)
     h_high, q_high = h_low, q_low
     for row in range(control.last_row + 1):
         o = (FRONT + row) * ROW
         h, q = load(film, o), load(film, o + Q * LANES)
         h_low, h_high = low(h, h_low), high(h, h_high)
         q_low, q_high = low(q, q_low), high(q, q_high)
-        # Comparisons pass over NaN, this sum does not.
-        unknown = unknown + (h + q) * splat(0.0)
+        # Comparisons pass over NaN, this sum does not; infinities the comparisons find.
+        total = total + (h + q)
     healthy = True
     for k in range(LANES):
         inside = (lane(h_low, k) >= H_MIN) & (lane(h_high, k) < control.h_max)
         inside &= max(-lane(q_low, k), lane(q_high, k)) < control.q_max
-        healthy &= inside & (lane(unknown, k) == 0.0)
+        healthy &= inside & (lane(total, k) == lane(total, k))
     # The last lane is shorter than the others.
     for row in range(control.last_row + 1, control.lane_rows):
         for k in range(LANES - 1):
@@ -303,28 +307,31 @@ def is_healthy(film: Float64Array, control: Control) -> bool:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def observe(state: FilmState, film: int) -> None:
-    """Write q upstream of every jet into state.observations."""
-    nodes, places = state.films[film].reshape(-1), state.obs_places
+def observe(film: Float64Array, places: Int64Array, out: Float32Array) -> None:
+    """Write q at the observed places into `out`."""
     for k in range(places.size):
-        state.observations[film, k] = nodes[places[k] + Q * LANES]
+        out[k] = film[places[k] + Q * LANES]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def reward_jets(state: FilmState, film: int, rewards: Float64Array) -> None:
+def reward_jets(
+    film: Float64Array, places: Int64Array, scale: float, rewards: Float64Array
+) -> None:
     """Write each jet's reward, or their mean if there is room for one only.
 
     r_j = -scale / l_rwd * integral of (h - 1)^2 over l_rwd downstream of jet j
     """
-    nodes, places = state.films[film].reshape(-1), state.rwd_places
     n_jets, n_rwd = places.shape
-    share = state.control.reward_scale * rewards.size / (n_jets * n_rwd)
-    rewards[:] = 0.0
+    share = scale * rewards.size / (n_jets * n_rwd)
+    total = 0.0
     for j in range(n_jets):
-        total = 0.0
         for i in range(n_rwd):
-            total += (nodes[places[j, i] + H * LANES] - 1.0) ** 2
-        rewards[j % rewards.size] -= share * total
+            total += (film[places[j, i] + H * LANES] - 1.0) ** 2
+        if rewards.size == n_jets:
+            rewards[j] = -share * total
+            total = 0.0
+    if rewards.size < n_jets:
+        rewards[0] = -share * total
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -341,7 +348,7 @@ def begin_episode(state: FilmState, film: int, start: int) -> None:
     clock[NO_HISTORY] = 0
     clock[START] = start
     clock[N_EPISODES] += 1
-    observe(state, film)
+    observe(nodes, state.obs_places, state.observations[film])
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -352,18 +359,20 @@ def act(
 
     state.observations keeps what the film last showed when it blows up: it stays finite.
     """
-    healthy = bool(np.isfinite(actions).all())
+    control, nodes, clock = state.control, state.films[film].reshape(-1), state.clock[film]
+    healthy = True
+    for j in range(actions.size):
+        healthy &= np.isfinite(actions[j])
     if healthy:
-        advance(state, film, actions)
-        healthy = is_healthy(state.films[film].reshape(-1), state.control)
-    clock = state.clock[film]
+        advance(state, film, nodes, actions)
+        healthy = is_healthy(nodes, control)
     clock[STEPS] += 1
     if healthy:
-        observe(state, film)
-        reward_jets(state, film, rewards)
-        return False, clock[STEPS] >= state.control.episode_steps
+        observe(nodes, state.obs_places, state.observations[film])
+        reward_jets(nodes, state.rwd_places, control.reward_scale, rewards)
+        return False, clock[STEPS] >= control.episode_steps
     clock[N_BLOW_UPS] += 1
-    rewards[:] = state.control.blow_up_reward
+    rewards[:] = control.blow_up_reward
     return True, False
 
 
@@ -417,5 +426,5 @@ def develop(state: FilmState, film: int, wait: int, spacing: int, out: Float64Ar
     actions = np.zeros(state.old_actions.shape[1], dtype=np.float32)
     for k in range(out.shape[0]):
         for _ in range(wait if k == 0 else spacing):
-            advance(state, film, actions)
+            advance(state, film, state.films[film].reshape(-1), actions)
         out[k] = state.films[film]
