@@ -1,5 +1,7 @@
 // Python bindings of the compiled part: checks of arguments here, arithmetic in cpu/.
 #include <cmath>
+#include <memory>
+#include <optional>
 
 #include "accel/fixed_point.hpp"
 #include "accel/numpy.hpp"
@@ -60,7 +62,8 @@ void check_discrete_actions(const PpoLearner& learner, const float* actions, int
 }
 
 void load_batch(PpoLearner& learner, const py::array& observations, const py::array& actions,
-                const py::array& advantages, const py::array& value_targets) {
+                const py::array& advantages, const py::array& value_targets,
+                const std::optional<py::array>& log_probabilities) {
   BatchView batch{};
   batch.observations = checked<float>(observations, "observations",
                                       {kAnyLength, learner.n_observations()});
@@ -68,9 +71,24 @@ void load_batch(PpoLearner& learner, const py::array& observations, const py::ar
   batch.actions = checked<float>(actions, "actions", {batch.n_rows, learner.n_action_columns()});
   batch.advantages = checked<float>(advantages, "advantages", {batch.n_rows});
   batch.value_targets = checked<float>(value_targets, "value_targets", {batch.n_rows});
+  if (log_probabilities)
+    batch.old_log = checked<float>(*log_probabilities, "log_probabilities", {batch.n_rows});
   if (batch.n_rows == 0) refuse("observations must have at least one row, got 0");
   check_discrete_actions(learner, batch.actions, batch.n_rows);
   locked(learner, [&] { learner.load_batch(batch); });
+}
+
+py::array_t<float> log_probabilities(PpoLearner& learner, const py::array& observations,
+                                     const py::array& actions) {
+  const float* x = checked<float>(observations, "observations",
+                                  {kAnyLength, learner.n_observations()});
+  const int64_t n = observations.shape(0);
+  const float* a = checked<float>(actions, "actions", {n, learner.n_action_columns()});
+  check_discrete_actions(learner, a, n);
+  py::array_t<float> out(n);
+  float* y = out.mutable_data();
+  locked(learner, [&] { learner.log_probabilities(x, a, n, y); });
+  return out;
 }
 
 py::array_t<float> values(PpoLearner& learner, const py::array& observations) {
@@ -120,6 +138,15 @@ void gradient(PpoLearner& learner, const py::array& rows, const py::array& chunk
 PpoStep apply(PpoLearner& learner, const py::array& accumulators) {
   const int64_t* sums = checked<int64_t>(accumulators, "accumulators", {learner.n_accumulators()});
   return locked(learner, [&] { return learner.apply(sums); });
+}
+
+py::array_t<float> parameters(const PpoLearner& learner) {
+  return to_array(learner.parameters(), size_t(learner.n_parameters()));
+}
+
+void load_parameters(PpoLearner& learner, const py::array& flat) {
+  const float* values = checked<float>(flat, "flat", {learner.n_parameters()});
+  locked(learner, [&] { learner.load_parameters(values); });
 }
 
 py::dict state(const PpoLearner& learner) {
@@ -188,6 +215,13 @@ py::array_t<float> elementary(const std::string& function, const py::array& x,
   return out;
 }
 
+// Independent multiply-adds in registers, nothing else: what the arithmetic unit can do at most.
+double multiply_adds(int64_t n, const std::string& variant) {
+  const Kernels& kernels = select_kernels(variant.c_str());
+  py::gil_scoped_release release;
+  return kernels.multiply_adds(n);
+}
+
 std::vector<std::string> variants() {
   std::vector<std::string> names;
   for (auto k = available_kernels(); *k != nullptr; ++k) names.emplace_back((*k)->name);
@@ -202,19 +236,13 @@ const char* outcome_name(Outcome outcome) {
   }
 }
 
-}  // namespace
-}  // namespace accel
-
-PYBIND11_MODULE(_native, m) {
-  using namespace accel;
-  namespace py = pybind11;
-  m.doc() = "Compiled part of accel.";
-  const auto words = [](const PpoStep& s, size_t i) { return s.gradient_norms[i]; };
-
-  py::class_<PpoStep>(m, "PpoStep", "What one call of apply did, and the means over the minibatch.")
+void bind_step(py::module_& m) {
+  py::class_<PpoStep>(m, "PpoStep", "What one call of apply did, and means over the minibatch's rows.")
       .def_property_readonly("status", [](const PpoStep& s) { return outcome_name(s.outcome); })
-      .def_property_readonly("actor_gradient_norm", [words](const PpoStep& s) { return words(s, 0); })
-      .def_property_readonly("critic_gradient_norm", [words](const PpoStep& s) { return words(s, 1); })
+      .def_property_readonly("actor_gradient_norm",
+                             [](const PpoStep& s) { return s.gradient_norms[0]; })
+      .def_property_readonly("critic_gradient_norm",
+                             [](const PpoStep& s) { return s.gradient_norms[1]; })
       .def_readonly("policy_loss", &PpoStep::policy_loss)
       .def_readonly("value_loss", &PpoStep::value_loss)
       .def_readonly("entropy", &PpoStep::entropy)
@@ -223,51 +251,57 @@ PYBIND11_MODULE(_native, m) {
       .def_readonly("n_rows", &PpoStep::n_rows)
       .def_readonly("n_overflow_chunks", &PpoStep::n_overflow_chunks)
       .def_readonly("n_non_finite_chunks", &PpoStep::n_non_finite_chunks);
+}
 
+std::unique_ptr<PpoLearner> make_learner(
+    const py::array& actor_layers, const py::array& critic_layers, const std::string& policy,
+    double clip, double entropy_coefficient, double max_gradient_norm, double actor_learning_rate,
+    double critic_learning_rate, std::pair<double, double> adam_betas, double adam_epsilon,
+    const std::string& variant) {
+  const PpoOptions options =
+      read_options(policy, clip, entropy_coefficient, max_gradient_norm, actor_learning_rate,
+                   critic_learning_rate, adam_betas, adam_epsilon);
+  return std::make_unique<PpoLearner>(read_network(actor_layers, "actor_layers"),
+                                      read_network(critic_layers, "critic_layers"), options,
+                                      select_kernels(variant.c_str()));
+}
+
+void bind_learner(py::module_& m) {
+  using py::arg;
   py::class_<PpoLearner>(m, "PpoLearner")
-      .def(py::init([](const py::array& actor_layers, const py::array& critic_layers,
-                       const std::string& policy, double clip, double entropy_coefficient,
-                       double max_gradient_norm, double actor_learning_rate,
-                       double critic_learning_rate, std::pair<double, double> adam_betas,
-                       double adam_epsilon, const std::string& variant) {
-             const PpoOptions options =
-                 read_options(policy, clip, entropy_coefficient, max_gradient_norm,
-                              actor_learning_rate, critic_learning_rate, adam_betas, adam_epsilon);
-             return std::make_unique<PpoLearner>(read_network(actor_layers, "actor_layers"),
-                                                 read_network(critic_layers, "critic_layers"),
-                                                 options, select_kernels(variant.c_str()));
-           }),
-           py::arg("actor_layers"), py::arg("critic_layers"), py::kw_only(), py::arg("policy"),
-           py::arg("clip"), py::arg("entropy_coefficient"), py::arg("max_gradient_norm"),
-           py::arg("actor_learning_rate"), py::arg("critic_learning_rate"),
-           py::arg("adam_betas") = std::pair(0.9, 0.999), py::arg("adam_epsilon") = 1e-5,
-           py::arg("variant") = "")
+      .def(py::init(&make_learner), arg("actor_layers"), arg("critic_layers"), py::kw_only(),
+           arg("policy"), arg("clip"), arg("entropy_coefficient"), arg("max_gradient_norm"),
+           arg("actor_learning_rate"), arg("critic_learning_rate"),
+           arg("adam_betas") = std::pair(0.9, 0.999), arg("adam_epsilon") = 1e-5,
+           arg("variant") = "")
       .def_property_readonly("n_parameters", &PpoLearner::n_parameters)
       .def_property_readonly("n_accumulators", &PpoLearner::n_accumulators)
-      .def_property_readonly("n_steps",
-                             [](const PpoLearner& l) { return l.state().counters[0]; })
-      .def_property_readonly("n_skipped",
-                             [](const PpoLearner& l) { return l.state().counters[1]; })
+      .def_property_readonly("n_steps", &PpoLearner::n_steps)
+      .def_property_readonly("n_skipped", &PpoLearner::n_skipped)
       .def_property_readonly("variant", [](const PpoLearner& l) { return l.kernels().name; })
-      .def("parameters",
-           [](const PpoLearner& l) { return to_array(l.parameters(), size_t(l.n_parameters())); })
-      .def("load_parameters",
-           [](PpoLearner& l, const py::array& flat) {
-             const float* p = checked<float>(flat, "flat", {l.n_parameters()});
-             locked(l, [&] { l.load_parameters(p); });
-           },
-           py::arg("flat"))
-      .def("load_batch", &load_batch, py::arg("observations"), py::arg("actions"),
-           py::arg("advantages"), py::arg("value_targets"))
-      .def("values", &values, py::arg("observations"))
-      .def("gradient", &gradient, py::arg("rows"), py::arg("chunk_offsets"), py::arg("n_minibatch"),
-           py::arg("accumulators"))
-      .def("apply", &apply, py::arg("accumulators"))
+      .def("parameters", &parameters)
+      .def("load_parameters", &load_parameters, arg("flat"))
+      .def("load_batch", &load_batch, arg("observations"), arg("actions"), arg("advantages"),
+           arg("value_targets"), arg("log_probabilities") = py::none())
+      .def("log_probabilities", &log_probabilities, arg("observations"), arg("actions"))
+      .def("values", &values, arg("observations"))
+      .def("gradient", &gradient, arg("rows"), arg("chunk_offsets"), arg("n_minibatch"),
+           arg("accumulators"))
+      .def("apply", &apply, arg("accumulators"))
       .def("state", &state)
-      .def("load_state", &load_state, py::arg("state"));
+      .def("load_state", &load_state, arg("state"));
+}
 
-  m.def("forward", &forward, py::arg("layers"), py::arg("weights"), py::arg("inputs"),
-        py::arg("variant") = "");
-  m.def("elementary", &elementary, py::arg("function"), py::arg("x"), py::arg("variant") = "");
-  m.def("variants", &variants);
+}  // namespace
+}  // namespace accel
+
+PYBIND11_MODULE(_native, m) {
+  using accel::py::arg;
+  m.doc() = "Compiled part of accel.";
+  accel::bind_step(m);
+  accel::bind_learner(m);
+  m.def("forward", &accel::forward, arg("layers"), arg("weights"), arg("inputs"), arg("variant") = "");
+  m.def("elementary", &accel::elementary, arg("function"), arg("x"), arg("variant") = "");
+  m.def("multiply_adds", &accel::multiply_adds, arg("n"), arg("variant") = "");
+  m.def("variants", &accel::variants);
 }

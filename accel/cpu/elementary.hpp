@@ -1,5 +1,6 @@
-// exp, log, tanh and the logistic function in float32, a few units in the last place; NaN goes through.
-// Coefficients: minimax fits (iteratively reweighted least squares in float64) of the relative error.
+// exp, log, tanh and the logistic function in float32; NaN goes through. Largest error found, in units
+// in the last place (without fused multiply-add): exp 1.0 (1.0), log 2.0 (2.0), tanh 4.5 (6), sigmoid 2.8
+// (2.8). Coefficients: minimax fits of the relative error, by iteratively reweighted least squares.
 #pragma once
 
 #include "simd.hpp"
@@ -61,15 +62,15 @@ ACCEL_INLINE Vec log1p_unit(Vec x) { return twice_atanh(x / (x + 2.0f)); }
 ACCEL_INLINE Vec tanh(Vec x) {
   const Vec z = at_least(at_most(x, splat(9.02f)), splat(-9.02f));
   const Vec t = z * z;
-  Vec p = splat(1.3265660925e-08f);
-  p = fma(p, t, splat(2.0544968368e-05f));
-  p = fma(p, t, splat(3.4916944569e-03f));
-  p = fma(p, t, splat(1.3377747443e-01f));
-  p = fma(p, t, splat(9.9999997836e-01f));
-  Vec q = splat(7.7401711657e-07f);
-  q = fma(q, t, splat(3.2792658435e-04f));
-  q = fma(q, t, splat(2.5862170190e-02f));
-  q = fma(q, t, splat(4.6711062150e-01f));
+  Vec p = splat(1.331752841e-08f);
+  p = fma(p, t, splat(2.058241080e-05f));
+  p = fma(p, t, splat(3.493971890e-03f));
+  p = fma(p, t, splat(1.337966621e-01f));
+  p = fma(p, t, splat(1.0f));
+  Vec q = splat(7.761399843e-07f);
+  q = fma(q, t, splat(3.282988619e-04f));
+  q = fma(q, t, splat(2.587083727e-02f));
+  q = fma(q, t, splat(4.671298265e-01f));
   q = fma(q, t, splat(1.0f));
   return at_least(at_most(z * p / q, splat(1.0f)), splat(-1.0f));
 }

@@ -33,11 +33,30 @@ static void elementary(int function, const float* x, float* y, int64_t n) {
   }
 }
 
+// As many independent sums as a tile of `gemm` has.
+static double multiply_adds(int64_t n) {
+  constexpr int sums = 6 * kPanelVectors;
+  Vec sum[sums];
+  for (int i = 0; i < sums; ++i) sum[i] = splat(static_cast<float>(i));
+  const Vec x = splat(0.999f), y = splat(0.001f);
+  for (int64_t k = 0; k < n; ++k) {
+#pragma GCC unroll 24
+    for (int i = 0; i < sums; ++i) sum[i] = fma(sum[i], x, y);
+  }
+  Vec total{};
+  for (int i = 0; i < sums; ++i) total += sum[i];
+  volatile float keep = 0.0f;  // or the compiler would see that nobody asks
+  for (int i = 0; i < kLanes; ++i) keep = total[i];
+  (void)keep;
+  return 2.0 * sums * kLanes * static_cast<double>(n);
+}
+
 extern const Kernels kernels;
 const Kernels kernels = {
     ACCEL_TEXT(ACCEL_VARIANT), kLanes,     kPanelVectors * kLanes, gemm,      narrow_forward,
     sum_rows,                  activate,   differentiate,          gaussian,  categorical,
-    surrogate,                 accumulate_fixed, squared_norm,     adam,      elementary};
+    surrogate,                 accumulate_fixed, squared_norm,     adam,      multiply_adds,
+    elementary};
 
 }  // namespace ACCEL_VARIANT
 }  // namespace accel

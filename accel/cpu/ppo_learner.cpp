@@ -56,27 +56,27 @@ PpoLearner::PpoLearner(const Network& actor, const Network& critic, const PpoOpt
   const size_t n = size_t(n_parameters());
   state_ = {std::vector<float>(n), std::vector<float>(n), std::vector<float>(n), {0, 0},
             {kFirstExponent, kFirstExponent}};
+  lay_out_block();
+}
+
+// One stretch of memory for all columns of a block.
+void PpoLearner::lay_out_block() {
+  const int n_outputs = networks_[0].n_outputs;
   stride_ = round_up(mlps_[0].max_rows(), kRowPadding);
-  const size_t columns = size_t(3 * actor.n_outputs + n_action_columns() + 7);
-  columns_.resize(columns * size_t(stride_));
-  value_target_.resize(size_t(stride_));
-  value_.resize(size_t(stride_));
+  columns_.resize(size_t(3 * n_outputs + n_action_columns() + 9) * size_t(stride_));
   float* next = columns_.data();
   const auto take = [&](int n_columns) { return std::exchange(next, next + n_columns * stride_); };
-  block_.n_actions = n_actions_;
-  block_.outputs = take(actor.n_outputs);
-  block_.d_log_probability = take(actor.n_outputs);
-  block_.d_entropy = take(actor.n_outputs);
+  block_.outputs = take(n_outputs);
+  block_.d_log_probability = take(n_outputs);
+  block_.d_entropy = take(n_outputs);
   block_.actions = take(n_action_columns());
-  block_.advantages = take(1);
-  block_.old_log = take(1);
-  block_.log_probability = take(1);
-  block_.entropy = take(1);
-  block_.loss = take(1);
-  block_.kl = take(1);
-  block_.clipped = take(1);
-  block_.clip = float(options.clip);
-  block_.entropy_coefficient = float(options.entropy_coefficient);
+  for (float** column :
+       {&block_.advantages, &block_.old_log, &block_.log_probability, &block_.entropy, &block_.loss,
+        &block_.kl, &block_.clipped, &value_target_, &value_})
+    *column = take(1);
+  block_.n_actions = n_actions_;
+  block_.clip = float(options_.clip);
+  block_.entropy_coefficient = float(options_.entropy_coefficient);
 }
 
 PpoState PpoLearner::state() const { return state_; }
@@ -100,9 +100,9 @@ void PpoLearner::pack(bool for_backward) {
 
 // Rows of the batch become the block on which the networks work.
 void PpoLearner::gather(const int64_t* rows, int n_rows) {
+  const int n_columns = n_action_columns();
   block_.n_rows = n_rows;
   block_.stride = round_up(n_rows, kRowPadding);
-  const int n_columns = n_action_columns();
   for (int i = 0; i < n_rows; ++i) {
     const size_t row = size_t(rows[i]);
     const float* observation = observations_.data() + row * size_t(n_observations_);
@@ -111,7 +111,7 @@ void PpoLearner::gather(const int64_t* rows, int n_rows) {
       block_.actions[j * block_.stride + i] = actions_[row * size_t(n_columns) + size_t(j)];
     block_.advantages[i] = advantages_[row];
     block_.old_log[i] = old_log_[row];
-    value_target_[size_t(i)] = value_targets_[row];
+    value_target_[i] = value_targets_[row];
   }
 }
 
@@ -121,23 +121,36 @@ void PpoLearner::policy_distribution() {
   (options_.gaussian ? kernels_->gaussian : kernels_->categorical)(block_);
 }
 
+void PpoLearner::log_probabilities(const float* observations, const float* actions, int64_t n_rows,
+                                   float* out) {
+  pack(false);
+  const int n_columns = n_action_columns();
+  for (int64_t row = 0; row < n_rows; row += mlps_[0].max_rows()) {
+    const int n = int(std::min<int64_t>(n_rows - row, mlps_[0].max_rows()));
+    block_.n_rows = n;
+    block_.stride = round_up(n, kRowPadding);
+    for (int i = 0; i < n; ++i) {
+      mlps_[0].set_input(i, observations + (row + i) * n_observations_);
+      for (int j = 0; j < n_columns; ++j)
+        block_.actions[j * block_.stride + i] = actions[(row + i) * n_columns + j];
+    }
+    policy_distribution();
+    std::memcpy(out + row, block_.log_probability, size_t(n) * sizeof(float));
+  }
+}
+
 void PpoLearner::load_batch(const BatchView& batch) {
   const size_t n = size_t(batch.n_rows);
   observations_.assign(batch.observations, batch.observations + n * size_t(n_observations_));
   actions_.assign(batch.actions, batch.actions + n * size_t(n_action_columns()));
   advantages_.assign(batch.advantages, batch.advantages + n);
   value_targets_.assign(batch.value_targets, batch.value_targets + n);
-  old_log_.assign(n, 0.0f);
+  old_log_.resize(n);
   n_rows_ = batch.n_rows;
-  pack(false);
-  std::vector<int64_t> rows(size_t(mlps_[0].max_rows()));
-  for (int64_t row = 0; row < n_rows_; row += mlps_[0].max_rows()) {
-    const int m = int(std::min<int64_t>(n_rows_ - row, mlps_[0].max_rows()));
-    for (int i = 0; i < m; ++i) rows[size_t(i)] = row + i;
-    gather(rows.data(), m);
-    policy_distribution();
-    std::memcpy(old_log_.data() + row, block_.log_probability, size_t(m) * sizeof(float));
-  }
+  if (batch.old_log != nullptr)
+    std::copy(batch.old_log, batch.old_log + n, old_log_.begin());
+  else
+    log_probabilities(observations_.data(), actions_.data(), n_rows_, old_log_.data());
 }
 
 void PpoLearner::values(const float* observations, int64_t n_rows, float* out) {
@@ -190,13 +203,13 @@ void PpoLearner::actor_block(int n_rows, bool first) {
 // loss = mean (V - target)^2 / 2
 void PpoLearner::critic_block(int n_rows, bool first) {
   mlps_[1].forward(n_rows);
-  mlps_[1].read_outputs(n_rows, value_.data(), stride_);
+  mlps_[1].read_outputs(n_rows, value_, stride_);
   for (int i = 0; i < n_rows; ++i) {
-    const float error = value_[size_t(i)] - value_target_[size_t(i)];
-    value_[size_t(i)] = error * block_.scale;
+    const float error = value_[i] - value_target_[i];
+    value_[i] = error * block_.scale;
     sums_.squared_error += double(error) * double(error);
   }
-  mlps_[1].backward(n_rows, value_.data(), stride_, n_sets_, first);
+  mlps_[1].backward(n_rows, value_, stride_, n_sets_, first);
 }
 
 void PpoLearner::flush(int64_t* accumulators) {

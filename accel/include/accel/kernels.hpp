@@ -104,6 +104,9 @@ struct Kernels {
   double (*squared_norm)(const int64_t* sum, int64_t n, double unit);
   void (*adam)(const AdamStep&);
 
+  // A bench's yardstick: `n` rounds of independent multiply-adds, returns their floating-point operations.
+  double (*multiply_adds)(int64_t n);
+
   void (*elementary)(int function, const float* x, float* y, int64_t n);
 };
 

@@ -49,6 +49,7 @@ struct BatchView {
   const float* actions;       // (n_rows, n_action_columns)
   const float* advantages;    // (n_rows)
   const float* value_targets; // (n_rows)
+  const float* old_log;       // (n_rows) log-probabilities when acting; null: under the parameters now
   int64_t n_rows;
 };
 
@@ -67,12 +68,15 @@ class PpoLearner {
   int64_t batch_rows() const { return n_rows_; }
   const Kernels& kernels() const { return *kernels_; }
 
+  int64_t n_steps() const { return state_.counters[0]; }
+  int64_t n_skipped() const { return state_.counters[1]; }
   PpoState state() const;
   void load_state(const PpoState& state);
   void load_parameters(const float* flat);
   const float* parameters() const { return state_.parameters.data(); }
 
   void load_batch(const BatchView& batch);
+  void log_probabilities(const float* observations, const float* actions, int64_t n_rows, float* out);
   void values(const float* observations, int64_t n_rows, float* out);
   void gradient(const int64_t* rows, const int64_t* chunk_offsets, int64_t n_chunks,
                 int64_t n_minibatch, int64_t* accumulators);
@@ -85,6 +89,7 @@ class PpoLearner {
     double policy_loss, squared_error, entropy, kl, n_clipped;
   };
 
+  void lay_out_block();
   void pack(bool for_backward);
   void gather(const int64_t* rows, int n_rows);
   void policy_distribution();
@@ -112,9 +117,9 @@ class PpoLearner {
   int64_t n_rows_ = 0;
 
   int stride_;  // rows of a block, padded
-  Aligned<float> columns_;      // every array of PpoBlock
-  Aligned<float> value_target_; // (stride)
-  Aligned<float> value_;        // (stride), then its gradient
+  Aligned<float> columns_;  // holds every array of the block
+  float* value_target_;     // (stride)
+  float* value_;            // (stride), then its gradient
   PpoBlock block_{};
   ChunkSums sums_{};
   int n_sets_ = 0;  // chunks whose gradients wait to be added up
