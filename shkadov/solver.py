@@ -1,25 +1,38 @@
-"""The films of an environment as one block of arrays, and the compiled calls that move them.
+"""The compiled calls that move the films.
 
-All compiled code of the film is in this file, because numba's cache looks at one file only.
+All compiled code of the film is in this file, because numba's cache looks at one file only: after a
+change of schemes, film_state or simd, delete shkadov/__pycache__.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from shkadov.params import FilmParams
+from shkadov.film_state import (
+    N_BLOW_UPS,
+    N_EPISODES,
+    NO_HISTORY,
+    START,
+    STEPS,
+    BoolArray,
+    Control,
+    FilmState,
+    Float32Array,
+    Float64Array,
+    Int64Array,
+    UInt64Array,
+)
 from shkadov.schemes import (
     BACK,
     BASE_H,
     BASE_Q,
     COLD,
+    FACTORS,
     FADE,
     FADE_FLUX_H,
-    FIELDS,
     FLUX_H,
     FLUX_Q,
     FRONT,
@@ -32,111 +45,13 @@ from shkadov.schemes import (
     WARM,
     H,
     Q,
-    aligned,
-    count_lane_rows,
-    count_rows,
-    make_factors,
-    pack,
-    place_jets,
-    place_nodes,
 )
 from shkadov.simd import LANES, from_left, from_right, high, lane, load, low, splat, store
 
-BoolArray = NDArray[np.bool_]
-Float32Array = NDArray[np.float32]
-Float64Array = NDArray[np.float64]
-Int64Array = NDArray[np.int64]
-UInt64Array = NDArray[np.uint64]
 Vector = Any  # four float64 numbers, see simd
-
-# Columns of FilmState.clock.
-STEPS: Final = 0  # actions since the start of the episode
-NO_HISTORY: Final = 1  # 1 until the film has made its first step
-START: Final = 2  # index of the start state of the episode
-N_EPISODES: Final = 3  # episodes begun
-N_BLOW_UPS: Final = 4  # episodes ended by a blow-up
-CLOCK: Final = 5
 
 GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 H_MIN: Final = 1e-300  # below it, h counts as not positive
-
-
-class Control(NamedTuple):
-    """Hold what actions, observations, rewards and the end of an episode are made of."""
-
-    lane_rows: int  # rows of moving nodes
-    last_row: int  # row of the last moving node, counted among those
-    n_steps: int  # numerical steps an action
-    n_ramp_steps: int  # numerical steps from the old action to the new one
-    episode_steps: int  # actions an episode
-    reward_scale: float
-    blow_up_reward: float
-    h_max: float
-    q_max: float
-    inlet_noise: float
-
-
-class FilmState(NamedTuple):
-    """Hold all films of an environment; the compiled calls change the arrays named in MUTABLE."""
-
-    films: Float64Array  # (n_films, n_rows, FIELDS, LANES), see schemes
-    generators: UInt64Array  # (n_films,) states of the random generators
-    old_actions: Float64Array  # (n_films, n_jets) the last action, clipped [-]
-    clock: Int64Array  # (n_films, CLOCK)
-    observations: Float32Array  # (n_films, n_jets * n_obs) q as the film last showed it [-]
-    jets: Float64Array  # (n_films, n_jets) actions as the jets carry them now [-]
-    starts: Float64Array  # (n_starts, n_rows, FIELDS, LANES) developed films
-    factors: Float64Array  # (2, FACTORS, LANES), see schemes
-    jet_rows: Int64Array  # (n_jets * n_pushed,) where the rows begin that each jet pushes
-    jet_shapes: Float64Array  # (n_jets * n_pushed * LANES,) dt times q_t at u = 1 in those rows
-    obs_places: Int64Array  # (n_jets * n_obs,) where the observed nodes stand
-    rwd_places: Int64Array  # (n_jets, n_rwd) where the nodes in the reward stand
-    control: Control
-
-
-MUTABLE: Final = ("films", "generators", "old_actions", "clock", "observations", "jets")
-
-
-def make_control(film: FilmParams) -> Control:
-    """Return the numbers of the control as the compiled calls use them."""
-    lane_rows = count_lane_rows(film.n_nodes)
-    return Control(
-        lane_rows=lane_rows,
-        last_row=film.n_nodes - 3 - (LANES - 1) * lane_rows,
-        n_steps=film.n_steps,
-        n_ramp_steps=film.n_ramp_steps,
-        episode_steps=film.episode_steps,
-        reward_scale=film.reward_scale,
-        blow_up_reward=film.blow_up_reward,
-        h_max=film.h_max,
-        q_max=film.q_max,
-        inlet_noise=film.inlet_noise,
-    )
-
-
-def make_state(film: FilmParams, n_films: int, starts: Float64Array) -> FilmState:
-    """Make n_films flat films without history, with start states (n_starts, FIELDS, n_nodes)."""
-    clock = np.zeros((n_films, CLOCK), dtype=np.int64)
-    clock[:, NO_HISTORY] = 1
-    place = place_nodes(film.n_nodes)
-    jets = np.array([round(x / film.dx) for x in film.jet_positions])[:, None]
-    jet_rows, jet_shapes = place_jets(film)
-    n_obs, stride = film.n_obs_per_jet, round(film.obs_spacing / film.dx)
-    return FilmState(
-        films=aligned(np.ones((n_films, count_rows(film.n_nodes), FIELDS, LANES))),
-        generators=np.zeros(n_films, dtype=np.uint64),
-        old_actions=np.zeros((n_films, film.n_jets)),
-        clock=clock,
-        observations=np.ones((n_films, film.n_jets * n_obs), dtype=np.float32),
-        jets=np.zeros((n_films, film.n_jets)),
-        starts=pack(starts, film.n_nodes),
-        factors=make_factors(film),
-        jet_rows=jet_rows,
-        jet_shapes=jet_shapes,
-        obs_places=place[jets + stride * (np.arange(n_obs) - n_obs)].reshape(-1),
-        rwd_places=place[jets + np.arange(round(film.l_rwd / film.dx))],
-        control=make_control(film),
-    )
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -159,15 +74,17 @@ def minmod(a: Vector, b: Vector, zero: Vector) -> Vector:
 # No nnan or ninf: the blow-up check must see NaN and infinity. Contraction to fused multiply-adds
 # is the same in every lane, so a film's bits do not depend on its neighbours in a batch.
 @njit(nogil=True, cache=True, error_model="numpy")
-def take_step(film: Float64Array, factors: Float64Array, lane_rows: int) -> None:
+def take_step(film: Float64Array, factors: Float64Array, first: int, lane_rows: int) -> None:
     """Take one time step of all moving nodes in place, in one pass with one division a node.
 
-    `film` (n_rows * ROW,) and `factors` (FACTORS * LANES,) are flat. Carried from row to row: q and
-    w = k q^2/h of this row, their differences to the row before, the fluxes of the row before, the
-    drag of this row, k/h of the next, and differences of h up to the third, two rows ahead.
+    `film` and `factors` are flat, the factors of this step begin at `first`.
+
+    Carried from row to row: q and w = k q^2/h of this row, their differences to the row before and
+    the fluxes of that row, the drag of this row, k/h of the next, and differences of h up to the
+    third, two rows ahead.
     """
-    zero, half = splat(0.0), load(factors, HALF * LANES)
-    root = load(factors, ROOT * LANES)
+    zero, half = splat(0.0), load(factors, first + HALF * LANES)
+    root = load(factors, first + ROOT * LANES)
     o = (FRONT - 2) * ROW
     h_0, q_0 = load(film, o), load(film, o + Q * LANES)
     h_1, q_1 = load(film, o + ROW), load(film, o + ROW + Q * LANES)
@@ -188,7 +105,7 @@ def take_step(film: Float64Array, factors: Float64Array, lane_rows: int) -> None
         o = (FRONT + row) * ROW
         # The order is for the processor: the division first, and what depends on it last.
         h_ahead = load(film, o + 2 * ROW)
-        inverse_next = load(factors, ROOT * LANES) / h_ahead
+        inverse_next = load(factors, first + ROOT * LANES) / h_ahead
         q_next = load(film, o + ROW + Q * LANES)
         ratio = q_next * inverse
         w_next = q_next * ratio
@@ -202,17 +119,17 @@ def take_step(film: Float64Array, factors: Float64Array, lane_rows: int) -> None
         twist_next = bend_next - bend
         # 1 + h_xxx, where -h_{i+3} + 6 h_{i+2} - 12 h_{i+1} + 10 h_i - 3 h_{i-1} is three times a
         # third difference less the next one.
-        lift = load(factors, PULL * LANES) + load(factors, THIRD_3 * LANES) * twist
-        lift = lift - load(factors, THIRD * LANES) * twist_next
+        lift = load(factors, first + PULL * LANES) + load(factors, first + THIRD_3 * LANES) * twist
+        lift = lift - load(factors, first + THIRD * LANES) * twist_next
         rate_q = load(film, o) * lift - drag
-        rate_q = rate_q + load(factors, FLUX_Q * LANES) * (flux_w - flux_w_next)
+        rate_q = rate_q + load(factors, first + FLUX_Q * LANES) * (flux_w - flux_w_next)
         gain_h = flux_q - flux_q_next
         new_q = load(film, o + BASE_Q * LANES) + rate_q
-        new_h = load(film, o + BASE_H * LANES) + load(factors, FLUX_H * LANES) * gain_h
+        new_h = load(film, o + BASE_H * LANES) + load(factors, first + FLUX_H * LANES) * gain_h
         store(film, o + Q * LANES, new_q)
-        store(film, o + BASE_Q * LANES, new_q - load(factors, FADE * LANES) * rate_q)
+        store(film, o + BASE_Q * LANES, new_q - load(factors, first + FADE * LANES) * rate_q)
         store(film, o, new_h)
-        store(film, o + BASE_H * LANES, new_h - load(factors, FADE_FLUX_H * LANES) * gain_h)
+        store(film, o + BASE_H * LANES, new_h - load(factors, first + FADE_FLUX_H * LANES) * gain_h)
         q, w, drag, inverse = q_next, w_next, drag_next, inverse_next
         step_q, step_w, flux_q, flux_w = step_q_next, step_w_next, flux_q_next, flux_w_next
         rise, bend, twist = rise_next, bend_next, twist_next
@@ -262,20 +179,16 @@ def advance(state: FilmState, film: int, nodes: Float64Array, actions: Float32Ar
     """
     control, old, u = state.control, state.old_actions[film], state.jets[film]
     clock = state.clock[film]
-    warm, cold = state.factors[WARM].reshape(-1), state.factors[COLD].reshape(-1)
-    rows, shapes = state.jet_rows, state.jet_shapes
+    factors, rows, shapes = state.factors.reshape(-1), state.jet_rows, state.jet_shapes
     for step in range(control.n_steps):
+        first = (COLD if clock[NO_HISTORY] == 1 else WARM) * FACTORS * LANES
+        clock[NO_HISTORY] = 0
+        take_step(nodes, factors, first, control.lane_rows)
         alpha = min(step / control.n_ramp_steps, 1.0)
         for j in range(old.size):
             u[j] = old[j] + alpha * (min(max(np.float64(actions[j]), -1.0), 1.0) - old[j])
+        push(nodes, factors[first + FADE * LANES], rows, shapes, u)
         inlet_h = 1.0 + control.inlet_noise * (2.0 * draw(state.generators, film) - 1.0)
-        if clock[NO_HISTORY] == 1:
-            clock[NO_HISTORY] = 0
-            take_step(nodes, cold, control.lane_rows)
-            push(nodes, cold[FADE * LANES], rows, shapes, u)
-        else:
-            take_step(nodes, warm, control.lane_rows)
-            push(nodes, warm[FADE * LANES], rows, shapes, u)
         join_lanes(nodes, control.lane_rows, control.last_row, inlet_h)
     for j in range(old.size):
         old[j] = min(max(np.float64(actions[j]), -1.0), 1.0)
@@ -337,13 +250,16 @@ def reward_jets(
 @njit(nogil=True, cache=True, error_model="numpy")
 def begin_episode(state: FilmState, film: int, start: int) -> None:
     """Put the film into a start state, drawn from the set if `start` is negative."""
+    nodes, clock, old = state.films[film].reshape(-1), state.clock[film], state.old_actions[film]
+    n_starts = state.starts.shape[0]
     if start < 0:
-        start = int(draw(state.generators, film) * state.starts.shape[0])
-    state.films[film] = state.starts[start]
-    control, nodes = state.control, state.films[film].reshape(-1)
-    join_lanes(nodes, control.lane_rows, control.last_row, nodes[(FRONT - 1) * ROW])
-    state.old_actions[film] = 0.0
-    clock = state.clock[film]
+        start = int(draw(state.generators, film) * n_starts)
+    begin = state.starts[start].reshape(-1)
+    # Loops and not slices: they take a tenth of the time to compile.
+    for i in range(nodes.size):
+        nodes[i] = begin[i]
+    for j in range(old.size):
+        old[j] = 0.0
     clock[STEPS] = 0
     clock[NO_HISTORY] = 0
     clock[START] = start
@@ -372,8 +288,16 @@ def act(
         reward_jets(nodes, state.rwd_places, control.reward_scale, rewards)
         return False, clock[STEPS] >= control.episode_steps
     clock[N_BLOW_UPS] += 1
-    rewards[:] = control.blow_up_reward
+    for k in range(rewards.size):
+        rewards[k] = control.blow_up_reward
     return True, False
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def show(observations: Float32Array, out: Float32Array) -> None:
+    """Copy what a film shows into rows of the caller."""
+    for k in range(observations.size):
+        out[k] = observations[k]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -390,11 +314,11 @@ def compiled_step(
     actions (G, A), observations and final_observations (G, O), rewards (G,): one row an agent.
     """
     terminated, truncated = act(state, group, actions.reshape(-1), rewards)
-    shown = state.observations[group].reshape(final_observations.shape)
-    final_observations[:] = shown
+    shown = state.observations[group]
+    show(shown, final_observations.reshape(-1))
     if terminated or truncated:
         begin_episode(state, group, -1)
-    observations[:] = shown
+    show(shown, observations.reshape(-1))
     return terminated, truncated
 
 
@@ -416,8 +340,8 @@ def step_all(
         ends = compiled_step(
             state, film, actions[a:b], observations[a:b], final_observations[a:b], rewards[a:b]
         )
-        terminated[a:b] = ends[0]
-        truncated[a:b] = ends[1]
+        for k in range(a, b):
+            terminated[k], truncated[k] = ends
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -427,4 +351,6 @@ def develop(state: FilmState, film: int, wait: int, spacing: int, out: Float64Ar
     for k in range(out.shape[0]):
         for _ in range(wait if k == 0 else spacing):
             advance(state, film, state.films[film].reshape(-1), actions)
-        out[k] = state.films[film]
+        begin, nodes = out[k].reshape(-1), state.films[film].reshape(-1)
+        for i in range(nodes.size):
+            begin[i] = nodes[i]

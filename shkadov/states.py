@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from shkadov.film_state import Float64Array, make_state
 from shkadov.params import FilmParams
 from shkadov.schemes import FIELDS, count_rows, unpack
 from shkadov.simd import LANES
-from shkadov.solver import Float64Array, develop, make_state
+from shkadov.solver import develop
 
 
 def developed_films(film: FilmParams, start_set: str) -> Float64Array:

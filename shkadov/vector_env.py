@@ -12,8 +12,16 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from shkadov import solver
+from shkadov.film_state import (
+    N_BLOW_UPS,
+    BoolArray,
+    FilmState,
+    Float32Array,
+    Float64Array,
+    Int64Array,
+    make_state,
+)
 from shkadov.params import FilmParams, Number
-from shkadov.solver import BoolArray, FilmState, Float32Array, Float64Array, Int64Array
 from shkadov.states import developed_films
 
 Seeds = int | Sequence[int | None] | None
@@ -43,7 +51,7 @@ class FilmVectorEnv(VectorEnv[Float32Array, Float32Array, Float64Array]):
         self.num_envs = num_envs
         n_films = num_envs // self.agents_per_group
         starts = developed_films(self.film, start_set)
-        self.compiled_state: FilmState = solver.make_state(self.film, n_films, starts)
+        self.compiled_state: FilmState = make_state(self.film, n_films, starts)
         n_jets = self.film.n_jets // self.agents_per_group
         n_obs = n_jets * self.film.n_obs_per_jet
         q_max = np.float32(self.film.q_max)
@@ -61,7 +69,7 @@ class FilmVectorEnv(VectorEnv[Float32Array, Float32Array, Float64Array]):
     @property
     def n_blow_ups(self) -> Int64Array:
         """Episodes every environment ended by a blow-up, (num_envs,)."""
-        counts: Int64Array = self.compiled_state.clock[:, solver.N_BLOW_UPS]
+        counts: Int64Array = self.compiled_state.clock[:, N_BLOW_UPS]
         return np.repeat(counts, self.agents_per_group)
 
     def reset(
