@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 
 import accel
 from flowrl.agents.ppo import PpoAgent
@@ -49,12 +48,16 @@ class NativeLearner:
 
     def log_probabilities(self, observations: Float32Array, actions: Float32Array) -> Float32Array:
         """Return the log-probability (density) of each action as sampled: (n_rows,)."""
-        return np.zeros(len(observations), np.float32)
+        return self._native.log_probabilities(observations, actions)
 
     def load_batch(self, batch: Batch) -> None:
         """Take the transitions of the next update."""
         self._native.load_batch(
-            batch.observations, batch.actions, batch.advantages, batch.value_targets
+            batch.observations,
+            batch.actions,
+            batch.advantages,
+            batch.value_targets,
+            batch.log_probabilities,
         )
 
     def gradient(self, minibatch: Minibatch, accumulators: IntArray) -> None:
