@@ -147,7 +147,8 @@ def open_session(
         recorder = Recorder.create(config.output, header, policy, config.overwrite)
     except RecorderError as error:
         raise ConfigError(f"--out {error}") from error
-    return RootSession(config, trainer, recorder, make_progress(config, trainer.schedule.n_updates))
+    progress = make_progress(config.progress, config.n_transitions)
+    return RootSession(config, trainer, recorder, progress)
 
 
 def policy_structure(trainer: OnPolicyTrainer) -> dict[str, Any]:

@@ -1,0 +1,170 @@
+"""What root's terminal shows while a run goes on: a live table, plain lines, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, TaskProgressColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from flowrl.config import ProgressConfig
+
+Record = Mapping[str, float]  # one update: a row of the iterations and one of the seconds
+Returns = Mapping[str, NDArray[np.float64]]
+
+# Quantities of a record, the label and the format they are shown with.
+_SHOWN = (
+    ("score_mean", "score", "{:.4g}"),
+    ("n_episodes", "episodes", "{:.0f}"),
+    ("approximate_kl", "KL [nat]", "{:.2e}"),
+    ("clip_fraction", "clip fraction", "{:.3f}"),
+    ("entropy", "entropy [nat]", "{:.3f}"),
+    ("blow_ups", "blow-ups", "{:.0f}"),
+)
+_SHARES = ("collect", "reduce", "learn")
+
+
+class Progress(Protocol):
+    """One display of a run."""
+
+    def __enter__(self) -> Self:
+        """Start to show."""
+
+    def __exit__(self, *ending: object) -> None:
+        """Leave the last state on the screen."""
+
+    def update(self, record: Record) -> None:
+        """Show one update."""
+
+    def show_evaluation(self, returns: Returns, gain: float) -> None:
+        """Show the held-out scores."""
+
+
+class NoProgress:
+    """Show nothing."""
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self
+
+    def __exit__(self, *ending: object) -> None:
+        """End."""
+
+    def update(self, record: Record) -> None:
+        """Show nothing."""
+
+    def show_evaluation(self, returns: Returns, gain: float) -> None:
+        """Show nothing."""
+
+
+class PlainProgress:
+    """One line now and then: for log files and pipes."""
+
+    def __init__(self, n_transitions: int, interval: float) -> None:
+        """Print at most one line per `interval` [s], and one for the last update."""
+        self._total, self._interval = n_transitions, interval
+        self._start = self._last = time.monotonic()
+
+    def __enter__(self) -> Self:
+        """Start the clock."""
+        self._start = time.monotonic()
+        self._last = -np.inf
+        return self
+
+    def __exit__(self, *ending: object) -> None:
+        """End."""
+
+    def update(self, record: Record) -> None:
+        """Print a line if one is due."""
+        now = time.monotonic()
+        if now - self._last < self._interval and record["transitions"] < self._total:
+            return
+        self._last = now
+        pace = record["transitions"] / max(now - self._start, 1e-9)
+        numbers = " ".join(
+            f"{label.split(' [')[0].replace(' ', '_')}={form.format(record[name])}"
+            for name, label, form in _SHOWN
+        )
+        shares = " ".join(f"{name}={record[name]:.3f}s" for name in _SHARES)
+        count = f"{record['transitions']:.0f}/{self._total}"
+        _print(f"transitions={count} {numbers} transitions/s={pace:.0f} {shares}")
+
+    def show_evaluation(self, returns: Returns, gain: float) -> None:
+        """Print the held-out scores in one line."""
+        scores = " ".join(f"{control}={r.mean():.4g}" for control, r in returns.items())
+        _print(f"held-out: {scores} gain={100 * gain:.1f}%")
+
+
+class RichProgress:
+    """A bar and a table that change in place."""
+
+    def __init__(self, n_transitions: int, console: Console) -> None:
+        self._console = console
+        self._bar = Bar(
+            "[bold]transitions", BarColumn(40), MofNCompleteColumn(), TaskProgressColumn(),
+            "left", TimeRemainingColumn(), console=console,
+        )  # fmt: skip
+        self._task = self._bar.add_task("", total=n_transitions)
+        self._live = Live(self._render(None), console=console, refresh_per_second=4)
+        self._start = time.monotonic()
+
+    def __enter__(self) -> Self:
+        """Start to show."""
+        self._start = time.monotonic()
+        self._live.start()
+        return self
+
+    def __exit__(self, *ending: object) -> None:
+        """Leave the last state on the screen."""
+        self._live.stop()
+
+    def update(self, record: Record) -> None:
+        """Show one update."""
+        self._bar.update(self._task, completed=int(record["transitions"]))
+        self._live.update(self._render(record))
+
+    def _render(self, record: Record | None) -> RenderableType:
+        if record is None:
+            return Group(self._bar)
+        table = Table(box=None, pad_edge=False)
+        for _, label, _ in _SHOWN:
+            table.add_column(label.replace("[", "\\["), justify="right")
+        table.add_column("transitions/s", justify="right")
+        for share in _SHARES:
+            table.add_column(f"{share} \\[s]", justify="right")
+        pace = record["transitions"] / max(time.monotonic() - self._start, 1e-9)
+        numbers = [form.format(record[name]) for name, _, form in _SHOWN]
+        table.add_row(*numbers, f"{pace:,.0f}", *(f"{record[name]:.3f}" for name in _SHARES))
+        return Group(self._bar, table)
+
+    def show_evaluation(self, returns: Returns, gain: float) -> None:
+        """Show the held-out scores as a table."""
+        table = Table(title="Held-out scores", title_justify="left", box=None, pad_edge=False)
+        for control in returns:
+            table.add_column(control, justify="right")
+        table.add_column("gain", justify="right")
+        table.add_row(*(f"{r.mean():.4g}" for r in returns.values()), f"{100 * gain:.1f} %")
+        self._console.print(table)
+
+
+def make_progress(config: ProgressConfig, n_transitions: int) -> Progress:
+    """Return the display that the configuration asks for, or the one that fits the terminal."""
+    display = config.display
+    if display == "auto":
+        display = "rich" if sys.stdout.isatty() else "plain"
+    if display == "rich":
+        return RichProgress(n_transitions, Console())
+    return PlainProgress(n_transitions, config.interval) if display == "plain" else NoProgress()
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
