@@ -135,9 +135,11 @@ void gradient(PpoLearner& learner, const py::array& rows, const py::array& chunk
   locked(learner, [&] { learner.gradient(r, offsets, n_offsets - 1, n_minibatch, sums); });
 }
 
-PpoStep apply(PpoLearner& learner, const py::array& accumulators) {
+PpoStep apply(PpoLearner& learner, const py::array& accumulators, double learning_rate_factor) {
+  require(std::isfinite(learning_rate_factor) && learning_rate_factor >= 0.0, "learning_rate_factor",
+          "a number of at least 0", learning_rate_factor);
   const int64_t* sums = checked<int64_t>(accumulators, "accumulators", {learner.n_accumulators()});
-  return locked(learner, [&] { return learner.apply(sums); });
+  return locked(learner, [&] { return learner.apply(sums, learning_rate_factor); });
 }
 
 py::array_t<float> parameters(const PpoLearner& learner) {
@@ -287,7 +289,7 @@ void bind_learner(py::module_& m) {
       .def("values", &values, arg("observations"))
       .def("gradient", &gradient, arg("rows"), arg("chunk_offsets"), arg("n_minibatch"),
            arg("accumulators"))
-      .def("apply", &apply, arg("accumulators"))
+      .def("apply", &apply, arg("accumulators"), arg("learning_rate_factor") = 1.0)
       .def("state", &state)
       .def("load_state", &load_state, arg("state"));
 }

@@ -219,7 +219,9 @@ class PpoReference:
             clip_fraction=float((np.abs(ratio - 1.0) > self.clip).mean()),
         )
 
-    def apply(self, gradient: Float64Array) -> tuple[float, float]:
+    def apply(
+        self, gradient: Float64Array, learning_rate_factor: float = 1.0
+    ) -> tuple[float, float]:
         """Clip each network's gradient by its norm and make one step of Adam; return the norms."""
         self.n_steps += 1
         beta1, beta2 = self.adam_betas
@@ -233,6 +235,7 @@ class PpoReference:
             m = self.first_moment[part] = beta1 * self.first_moment[part] + (1 - beta1) * g
             v = self.second_moment[part] = beta2 * self.second_moment[part] + (1 - beta2) * g * g
             root = np.sqrt(v / (1 - beta2**self.n_steps)) + self.adam_epsilon
+            rate *= learning_rate_factor
             self.parameters[part] -= rate / (1 - beta1**self.n_steps) * m / root
             norms.append(norm)
         return norms[0], norms[1]

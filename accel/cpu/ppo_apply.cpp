@@ -59,7 +59,7 @@ bool PpoLearner::settle_exponent(int network, const int64_t* words) {
   return false;
 }
 
-void PpoLearner::adam(int network, const int64_t* sum, double norm) {
+void PpoLearner::adam(int network, const int64_t* sum, double norm, double rate_factor) {
   const double step = double(state_.counters[0]);
   const double correction1 = 1.0 - std::pow(options_.beta1, step);
   const double correction2 = 1.0 - std::pow(options_.beta2, step);
@@ -68,11 +68,11 @@ void PpoLearner::adam(int network, const int64_t* sum, double norm) {
   kernels_->adam({networks_[size_t(network)].n_weights, sum, state_.parameters.data() + at,
                   state_.first_moment.data() + at, state_.second_moment.data() + at, unit(network),
                   float(factor), float(options_.beta1), float(options_.beta2),
-                  float(options_.learning_rates[size_t(network)] / correction1),
+                  float(rate_factor * options_.learning_rates[size_t(network)] / correction1),
                   float(std::sqrt(correction2)), float(options_.epsilon)});
 }
 
-PpoStep PpoLearner::apply(const int64_t* accumulators) {
+PpoStep PpoLearner::apply(const int64_t* accumulators, double rate_factor) {
   const int64_t* words = accumulators + n_parameters();
   PpoStep step = statistics(words);
   if (step.n_non_finite_chunks > 0) {
@@ -90,7 +90,7 @@ PpoStep PpoLearner::apply(const int64_t* accumulators) {
   }
   state_.counters[0] += 1;
   for (int i = 0; i < 2; ++i) {
-    adam(i, accumulators + offset(i), step.gradient_norms[size_t(i)]);
+    adam(i, accumulators + offset(i), step.gradient_norms[size_t(i)], rate_factor);
     const int bits = bit_length(word(words, kMagnitude[i]));
     int32_t& exponent = state_.exponents[size_t(i)];
     if (bits > 0) exponent = within_range(exponent + kTargetBits - bits);

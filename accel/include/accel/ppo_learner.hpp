@@ -80,7 +80,7 @@ class PpoLearner {
   void values(const float* observations, int64_t n_rows, float* out);
   void gradient(const int64_t* rows, const int64_t* chunk_offsets, int64_t n_chunks,
                 int64_t n_minibatch, int64_t* accumulators);
-  PpoStep apply(const int64_t* accumulators);
+  PpoStep apply(const int64_t* accumulators, double rate_factor);
 
   std::mutex& mutex() const { return mutex_; }
 
@@ -101,7 +101,7 @@ class PpoLearner {
   void add_statistics(int64_t* words) const;
   PpoStep statistics(const int64_t* words) const;
   bool settle_exponent(int network, const int64_t* words);
-  void adam(int network, const int64_t* sum, double norm);
+  void adam(int network, const int64_t* sum, double norm, double rate_factor);
   int64_t offset(int network) const { return network == 0 ? 0 : networks_[0].n_weights; }
   double unit(int network) const;
 
