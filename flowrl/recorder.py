@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
-import json
+import errno
 import os
 import platform
 import re
@@ -26,27 +25,18 @@ from numpy.typing import NDArray
 
 from flowrl.claim import ClaimError, claim, temporary_beside
 from flowrl.config.names import suggestion
-from flowrl.quantities import (
-    CONTROLS,
-    EVALUATION,
-    FORMAT,
-    FORMAT_VERSION,
-    POLICY,
-    SLOT_NOTE,
-    STATUSES,
-    TABLES,
-    Columns,
-    Quantity,
-    Row,
-    columns,
-    known_quantity,
-    row,
+from flowrl.layout import (
+    ROWS_PER_CHUNK,
+    PolicyEntries,
+    changing_datasets,
+    lay_out,
+    mark_end,
+    write_evaluation,
 )
+from flowrl.quantities import FORMAT, STATUSES, TABLES, Columns, Row, columns, row
 from flowrl.versions import git_commit, versions
 
-_ROWS_PER_CHUNK = {"iterations": 512, "seconds": 512, "episodes": 2048}
-
-PolicyEntries = Mapping[str, NDArray[Any] | str]  # a text is stored as an attribute
+_ROOM = 2**19  # bytes, more than a new chunk for every dataset takes
 
 
 class RecorderError(RuntimeError):
@@ -81,7 +71,7 @@ class Recorder:
             table: {quantity.name: file[table][quantity.name] for quantity in quantities}
             for table, quantities in TABLES.items()
         }
-        self._policy_datasets = _changing(file["policy"])
+        self._policy_datasets = changing_datasets(file["policy"])
         self._n_written = dict.fromkeys(TABLES, 0)
         self._pending: dict[str, list[Columns]] = {name: [] for name in TABLES}
         self._policy = {name: dataset[0] for name, dataset in self._policy_datasets.items()}
@@ -109,8 +99,9 @@ class Recorder:
             try:
                 file = h5py.File(temporary, "x", locking="best-effort")
                 try:
-                    _lay_out(file, header, policy)
+                    lay_out(file, dataclasses.asdict(header), policy)
                     file.flush()
+                    _allocate(file.id.get_vfd_handle(), file.id.get_filesize())
                     claim(temporary, path, overwrite)
                 except BaseException:
                     file.close()
@@ -153,7 +144,8 @@ class Recorder:
     ) -> None:
         """Write the held-out returns of each kind of control; see `record_evaluation` below."""
         with _reported(self.path):
-            _write_evaluation(self._file, returns, gain, notes or {})
+            _require_room(self._file)
+            write_evaluation(self._file, returns, gain, notes or {})
             self._file.flush()
 
     def finish(self, status: str) -> None:
@@ -163,11 +155,14 @@ class Recorder:
         if not self._file:
             return
         try:
-            self._write()
-            with _reported(self.path):
-                self._file.attrs["status"] = status
-                self._file.attrs["end_time"] = _now()
-                self._file.flush()
+            try:
+                self._write()
+            except RecorderError:
+                status = "failed"  # updates are missing
+                raise
+            finally:
+                with _reported(self.path):
+                    mark_end(self._file, status)
         finally:
             with _reported(self.path):
                 self._file.close()
@@ -197,6 +192,7 @@ class Recorder:
                     f"{self.path}: removed or replaced while the run was writing it; "
                     "what is written from now on is lost"
                 )
+            self._require_room()
             self._write_policy()
             # Iterations last: a reader that finds an update finds its episodes too.
             for table in ("episodes", "seconds", "iterations"):
@@ -205,12 +201,23 @@ class Recorder:
         for rows in self._pending.values():
             rows.clear()
 
+    def _require_room(self) -> None:
+        n_chunks = sum(map(self._new_chunks, TABLES))
+        if n_chunks:
+            _require_room(self._file, n_chunks * _ROOM)
+
+    def _new_chunks(self, table: str) -> int:
+        """Count the chunks that the rows to be written need beyond those there are."""
+        n_written, per_chunk = self._n_written[table], ROWS_PER_CHUNK[table]
+        n_rows = n_written + sum(map(_length, self._pending[table]))
+        return max(n_rows - 1, 0) // per_chunk - max(n_written - 1, 0) // per_chunk
+
     def _write_pending(self, table: str) -> None:
         blocks = self._pending[table]
         if not blocks:
             return
         first = self._n_written[table]
-        n_rows = sum(len(next(iter(block.values()))) for block in blocks)
+        n_rows = sum(map(_length, blocks))
         for name, dataset in self._datasets[table].items():
             values = np.concatenate([block[name] for block in blocks])
             _write_rows(dataset.id, first, n_rows, values)
@@ -257,49 +264,31 @@ def record_evaluation(
     with _reported(path), h5py.File(path, "r+", locking="best-effort") as file:
         if file.attrs.get("format") != FORMAT:
             raise RecorderError(f"{path}: not a flowrl run")
-        _write_evaluation(file, returns, gain, notes or {})
+        _require_room(file)
+        write_evaluation(file, returns, gain, notes or {})
 
 
-def _lay_out(file: Any, header: RunHeader, policy: PolicyEntries) -> None:
-    """Write the attributes and the empty datasets."""
-    attributes = dataclasses.asdict(header) | {
-        "versions": json.dumps(dict(header.versions)),
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "status": "running",
-        "process": os.getpid(),
-        "start_time": _now(),
-    }
-    for name, value in attributes.items():
-        file.attrs[name] = value
-    for table, quantities in TABLES.items():
-        group = file.create_group(table)
-        for quantity in quantities:
-            dataset = group.create_dataset(
-                quantity.name, (0,), quantity.dtype,
-                maxshape=(None,), chunks=(_ROWS_PER_CHUNK[table],),
-            )  # fmt: skip
-            _describe(dataset, quantity)
-    _lay_out_policy(file.create_group("policy"), policy)
+def _allocate(descriptor: int, size: int) -> None:
+    """Give a file its blocks on the disk, where the file system can; raise where it is full."""
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
 
 
-def _lay_out_policy(group: Any, policy: PolicyEntries) -> None:
-    known = {quantity.name: quantity for quantity in POLICY}
-    for name, values in policy.items():
-        quantity = known_quantity("policy", name, known) if not isinstance(values, str) else None
-        if quantity is None:
-            group.attrs[name] = values
-            continue
-        array = np.asarray(values, quantity.dtype)
-        data = np.stack([array, array]) if quantity.changes else array
-        _describe(group.create_dataset(name, data=data), quantity)
-    # The first slot is valid from the start: a run killed in its first update has a policy.
-    _describe(group.create_dataset("updates", data=np.array([0, -1])), known["updates"])
+def _require_room(file: Any, size: int = _ROOM) -> None:
+    """Refuse to start a write that would fill the disk: HDF5 does not fail cleanly halfway."""
+    descriptor = file.id.get_vfd_handle()
+    present = os.fstat(descriptor).st_size
+    try:
+        _allocate(descriptor, present + size)
+    finally:
+        os.ftruncate(descriptor, present)
 
 
-def _changing(group: Any) -> dict[str, Any]:
-    """Return the policy datasets that training changes."""
-    return {item.name: group[item.name] for item in POLICY if item.changes and item.name in group}
+def _length(block: Columns) -> int:
+    return len(next(iter(block.values())))
 
 
 def _write_rows(dataset: Any, first: int, n_rows: int, values: NDArray[Any]) -> None:
@@ -310,45 +299,12 @@ def _write_rows(dataset: Any, first: int, n_rows: int, values: NDArray[Any]) -> 
     dataset.write(h5py.h5s.create_simple((n_rows,)), target, values)
 
 
-def _write_evaluation(
-    file: Any, returns: Columns, gain: float | None, notes: Mapping[str, float | str]
-) -> None:
-    for control in returns:
-        if control not in CONTROLS:
-            raise ValueError(
-                f"evaluation.{control} must be one of {', '.join(CONTROLS)}"
-                f"{suggestion(control, CONTROLS)}"
-            )
-    if "evaluation" in file:
-        del file["evaluation"]
-    group = file.create_group("evaluation")
-    for name, note in notes.items():
-        group.attrs[name] = note
-    if gain is not None:
-        group.attrs["gain"] = gain
-    for control, values in returns.items():
-        values = np.asarray(values, np.float64)
-        member = group.create_group(control)
-        member.attrs.update({"mean": values.mean(), "std": values.std(), "n": len(values)})
-        _describe(member.create_dataset("returns", data=values), EVALUATION[0])
-
-
-def _describe(dataset: Any, quantity: Quantity) -> None:
-    dataset.attrs["unit"] = quantity.unit
-    note = SLOT_NOTE if quantity.changes and quantity.name != "updates" else ""
-    dataset.attrs["description"] = quantity.description + note
-
-
 def _inode(path: Path) -> Sequence[int] | None:
     try:
         state = path.stat()
     except OSError:
         return None
     return (state.st_dev, state.st_ino)
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 @contextlib.contextmanager

@@ -59,13 +59,12 @@ class RunAttributes:
     @classmethod
     def _of(cls, file: Any) -> Self:
         numbers = {name: _number(file, name) for name in ("seed", "n_ranks", "process")}
-        names = ("algo", "env", "status", "config", "command", "host", "start_time", "git_commit")
-        texts = {name: _text(file, name) for name in names}
+        names = ("algo", "env", "status", "config", "command", "host", "git_commit")
+        texts = {name: _text(file, name) for name in (*names, "start_time", "end_time")}
         found = json.loads(_text(file, "versions"))
         if not isinstance(found, dict):
             raise ValueError("attribute versions is not a JSON object")
-        end_time = _text(file, "end_time") if "end_time" in file.attrs else ""
-        return cls(**cast(Any, numbers | texts), end_time=end_time, versions=found)
+        return cls(**cast(Any, numbers | texts), versions=found)
 
 
 @dataclass(frozen=True)
@@ -236,21 +235,34 @@ def _number(owner: Any, name: str) -> int:
 
 
 def _array(group: Any, name: str) -> Array:
+    return cast(Array, _checked(group, name)[()])
+
+
+def _checked(group: Any, name: str) -> Any:
+    """Return a dataset of numbers that can be as large as it says."""
     dataset = group[name]
     if not isinstance(dataset, h5py.Dataset) or dataset.dtype.kind not in "fiub":
         raise ValueError(f"{group.name}/{name} is not an array of numbers")
     # What we write is neither compressed nor sparse: a larger size is damage, or an attack.
     if dataset.nbytes > os.path.getsize(group.file.filename):
         raise ValueError(f"{group.name}/{name} claims more bytes than the file has")
-    return cast(Array, dataset[()])
+    return dataset
 
 
 def _table(file: Any, table: str) -> dict[str, Array]:
-    arrays = {name: _array(file[table], name) for name in file[table]}
-    for name, values in arrays.items():
-        if values.ndim != 1:
-            raise ValueError(f"{table}/{name} has not one dimension")
-    return arrays
+    return {name: _column(file[table], name) for name in file[table]}
+
+
+def _column(group: Any, name: str) -> Array:
+    dataset = _checked(group, name)
+    if dataset.ndim != 1:
+        raise ValueError(f"{group.name}/{name} has not one dimension")
+    try:
+        return cast(Array, dataset[()])
+    except OSError:
+        # A kill while the file grew can leave the newest chunk out of reach: take the others.
+        n_rows = (len(dataset) - 1) // dataset.chunks[0] * dataset.chunks[0]
+        return cast(Array, dataset[:n_rows])
 
 
 def _common_length(*tables: Mapping[str, Array]) -> int:
