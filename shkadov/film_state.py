@@ -14,7 +14,6 @@ from shkadov.schemes import (
     count_lane_rows,
     count_rows,
     make_factors,
-    pack,
     place_jets,
     place_nodes,
 )
@@ -88,8 +87,9 @@ def make_control(film: FilmParams) -> Control:
     )
 
 
-def make_state(film: FilmParams, n_films: int, starts: Float64Array) -> FilmState:
-    """Make n_films flat films without history, with start states (n_starts, FIELDS, n_nodes)."""
+def make_state(film: FilmParams, n_films: int, starts: Float64Array | None = None) -> FilmState:
+    """Make n_films flat films without history; `starts` as schemes.pack gives them."""
+    flat = np.ones((n_films, count_rows(film.n_nodes), FIELDS, LANES))
     clock = np.zeros((n_films, CLOCK), dtype=np.int64)
     clock[:, NO_HISTORY] = 1
     place = place_nodes(film.n_nodes)
@@ -97,13 +97,13 @@ def make_state(film: FilmParams, n_films: int, starts: Float64Array) -> FilmStat
     jet_rows, jet_shapes = place_jets(film)
     n_obs, stride = film.n_obs_per_jet, round(film.obs_spacing / film.dx)
     return FilmState(
-        films=aligned(np.ones((n_films, count_rows(film.n_nodes), FIELDS, LANES))),
+        films=aligned(flat),
         generators=np.zeros(n_films, dtype=np.uint64),
         old_actions=np.zeros((n_films, film.n_jets)),
         clock=clock,
         observations=np.ones((n_films, film.n_jets * n_obs), dtype=np.float32),
         jets=np.zeros((n_films, film.n_jets)),
-        starts=pack(starts, film.n_nodes),
+        starts=aligned(flat[:1]) if starts is None else starts,
         factors=make_factors(film),
         jet_rows=jet_rows,
         jet_shapes=jet_shapes,

@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-import numbers
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Final
 
 from shkadov.stability import (
@@ -114,13 +114,13 @@ class FilmParams:
         if name not in PRESETS:
             known = ", ".join(PRESETS)
             raise ValueError(
-                f"film.preset must be one of {known}, got {name!r}{_nearest(name, PRESETS)}"
+                f"film.preset must be one of {known}, got {name!r}{nearest(name, PRESETS)}"
             )
         names = [field.name for field in dataclasses.fields(cls)]
         for key in overrides:
             if key not in names:
                 raise ValueError(
-                    f"film.{key} is no parameter of the film{_nearest(key, names)}; "
+                    f"film.{key} is no parameter of the film{nearest(key, names)}; "
                     f"known are {', '.join(names)}"
                 )
         return _make(cls, {**PRESETS[name], **overrides})
@@ -175,26 +175,26 @@ def _make(cls: type[FilmParams], values: Mapping[str, Number]) -> FilmParams:
     return cls(**values)  # type: ignore[arg-type]
 
 
-def _nearest(name: str, names: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return the hint "; did you mean ...?" naming the nearest of names, or nothing."""
     close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.4)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _check_types(film: FilmParams) -> None:
     for field in dataclasses.fields(film):
-        value = getattr(film, field.name)
-        wanted = "a whole number" if field.type == "int" else "a number"
-        kind = numbers.Integral if field.type == "int" else numbers.Real
-        if type(value) is bool or not isinstance(value, kind):
+        value: object = getattr(film, field.name)
+        whole = field.type == "int"
+        if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
+            wanted = "a whole number" if whole else "a number"
             raise ValueError(
                 f"film.{field.name} must be {wanted}, got {value!r} of type {type(value).__name__}"
             )
-        if not math.isfinite(value):
-            raise ValueError(f"film.{field.name} must be finite, got {value}")
-        # NumPy scalars and whole numbers given for a length: one type, so equal films hash alike.
-        object.__setattr__(
-            film, field.name, value.__index__() if field.type == "int" else float(value)
-        )
+        # NumPy's numbers, and whole ones given for a length: one type, so equal films hash alike.
+        plain = int(value) if isinstance(value, Integral) else float(value)
+        if not math.isfinite(plain):
+            raise ValueError(f"film.{field.name} must be finite, got {plain}")
+        object.__setattr__(film, field.name, plain if whole else float(plain))
 
 
 def _check_ranges(film: FilmParams) -> None:

@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import types
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
@@ -25,7 +25,7 @@ _INDEX: Final = ir.IntType(32)
 Generator = Callable[[Any, Any, Any, Any], Any]
 
 
-class Float64x4(types.Type):  # type: ignore[misc]
+class Float64x4(types.Type):
     """Name the type of a vector to numba's type inference."""
 
     def __init__(self) -> None:
@@ -37,13 +37,13 @@ float64x4: Final = Float64x4()
 
 
 @register_model(Float64x4)
-class _Model(models.PrimitiveModel):  # type: ignore[misc]
+class _Model(models.PrimitiveModel):
     def __init__(self, dmm: Any, fe_type: Any) -> None:
         super().__init__(dmm, fe_type, _VECTOR)
 
 
 def _define(python_operator: Callable[..., Any], instruction: str) -> None:
-    class Template(ConcreteTemplate):  # type: ignore[misc]
+    class Template(ConcreteTemplate):
         cases = [signature(float64x4, float64x4, float64x4)]  # noqa: RUF012
 
     infer_global(python_operator)(Template)
@@ -59,6 +59,11 @@ _define(operator.mul, "fmul")
 _define(operator.truediv, "fdiv")
 
 
+def _intrinsic(typing: Callable[..., Any]) -> Callable[..., Any]:
+    # For type checkers: a call takes vectors and numbers, not the typing context.
+    return intrinsic(typing)
+
+
 def _lanes(*sources: int) -> Any:
     return ir.Constant(ir.VectorType(_INDEX, LANES), list(sources))
 
@@ -68,7 +73,7 @@ def _pointer(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return builder.bitcast(builder.gep(data, [args[1]]), _VECTOR.as_pointer())
 
 
-@intrinsic
+@_intrinsic
 def low(typing_context: Any, a: Any, b: Any) -> tuple[Any, Generator]:  # noqa: ARG001
     """Return a where a < b, else b."""
 
@@ -78,7 +83,7 @@ def low(typing_context: Any, a: Any, b: Any) -> tuple[Any, Generator]:  # noqa: 
     return float64x4(float64x4, float64x4), generate
 
 
-@intrinsic
+@_intrinsic
 def high(typing_context: Any, a: Any, b: Any) -> tuple[Any, Generator]:  # noqa: ARG001
     """Return a where a > b, else b."""
 
@@ -88,7 +93,7 @@ def high(typing_context: Any, a: Any, b: Any) -> tuple[Any, Generator]:  # noqa:
     return float64x4(float64x4, float64x4), generate
 
 
-@intrinsic
+@_intrinsic
 def splat(typing_context: Any, x: Any) -> tuple[Any, Generator]:  # noqa: ARG001
     """Return a vector with x in every lane."""
 
@@ -100,7 +105,7 @@ def splat(typing_context: Any, x: Any) -> tuple[Any, Generator]:  # noqa: ARG001
     return float64x4(types.float64), generate
 
 
-@intrinsic
+@_intrinsic
 def lane(typing_context: Any, v: Any, index: Any) -> tuple[Any, Generator]:  # noqa: ARG001
     """Return the number in one lane of v."""
 
@@ -110,7 +115,7 @@ def lane(typing_context: Any, v: Any, index: Any) -> tuple[Any, Generator]:  # n
     return types.float64(float64x4, types.intp), generate
 
 
-@intrinsic
+@_intrinsic
 def from_left(typing_context: Any, v: Any, x: Any) -> tuple[Any, Generator]:  # noqa: ARG001
     """Return (x, v[0], v[1], v[2])."""
 
@@ -121,7 +126,7 @@ def from_left(typing_context: Any, v: Any, x: Any) -> tuple[Any, Generator]:  # 
     return float64x4(float64x4, types.float64), generate
 
 
-@intrinsic
+@_intrinsic
 def from_right(typing_context: Any, v: Any) -> tuple[Any, Generator]:  # noqa: ARG001
     """Return (v[1], v[2], v[3], v[3])."""
 
@@ -131,7 +136,7 @@ def from_right(typing_context: Any, v: Any) -> tuple[Any, Generator]:  # noqa: A
     return float64x4(float64x4), generate
 
 
-@intrinsic
+@_intrinsic
 def load(typing_context: Any, array: Any, index: Any) -> tuple[Any, Generator]:  # noqa: ARG001
     """Return four neighbours of a flat float64 array, from `index` on."""
 
@@ -141,7 +146,7 @@ def load(typing_context: Any, array: Any, index: Any) -> tuple[Any, Generator]: 
     return float64x4(array, types.intp), generate
 
 
-@intrinsic
+@_intrinsic
 def store(typing_context: Any, array: Any, index: Any, v: Any) -> tuple[Any, Generator]:  # noqa: ARG001
     """Write four neighbours of a flat float64 array, from `index` on."""
 

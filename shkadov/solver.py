@@ -345,12 +345,10 @@ def step_all(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def develop(state: FilmState, film: int, wait: int, spacing: int, out: Float64Array) -> None:
-    """Let an uncontrolled film run `wait` actions, then store it every `spacing` ones in `out`."""
+def run_free(state: FilmState, film: int, n_actions: int) -> bool:
+    """Let an uncontrolled film run on for n_actions; return whether it is healthy."""
     actions = np.zeros(state.old_actions.shape[1], dtype=np.float32)
-    for k in range(out.shape[0]):
-        for _ in range(wait if k == 0 else spacing):
-            advance(state, film, state.films[film].reshape(-1), actions)
-        begin, nodes = out[k].reshape(-1), state.films[film].reshape(-1)
-        for i in range(nodes.size):
-            begin[i] = nodes[i]
+    nodes = state.films[film].reshape(-1)
+    for _ in range(n_actions):
+        advance(state, film, nodes, actions)
+    return is_healthy(nodes, state.control)
