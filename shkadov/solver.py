@@ -153,6 +153,11 @@ def join_lanes(film: Float64Array, lane_rows: int, last_row: int, inlet_h: float
     film[last + ROW + Q * LANES] = film[last + Q * LANES]
     film[last + 2 * ROW] = 4.0 * b - 2.0 * a - c
     film[last + 3 * ROW] = 15.0 * b - 10.0 * a - 4.0 * c
+    # The idle nodes that fill the last lane up: nobody reads them, but they must stay finite.
+    for row in range(1, lane_rows - last_row):
+        film[last + row * ROW + Q * LANES] = film[last + Q * LANES]
+        film[last + row * ROW + BASE_H * LANES] = 1.0
+        film[last + row * ROW + BASE_Q * LANES] = 1.0
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
