@@ -72,6 +72,7 @@ class OnPolicyTrainer:
         self._watch = Stopwatch()
         self._shuffle_seed = integer_seed(config.seed, Stream.PERMUTATION)
         self._skipped = self._skipped_in_a_row = 0
+        self._rate_factor = 1.0
         self._accumulators = np.zeros(self.learner.n_accumulators, np.int64)
 
     def _make_learner(self) -> Learner:
@@ -101,6 +102,8 @@ class OnPolicyTrainer:
             blow_ups = int(rows[:, -1].sum())
             for envs, assessment in zip(collection.updates, assessments, strict=True):
                 number += 1
+                done = transitions / self._config.n_transitions
+                self._rate_factor = 1.0 - done * (1.0 - self._config.ppo.final_learning_rate)
                 transitions += int(collection.lengths[envs].sum())
                 moments = Moments.of(rows[envs, :N_SUMS])
                 steps = self._learn(number, collection.lengths[envs], envs, assessment, moments)
@@ -191,7 +194,7 @@ class OnPolicyTrainer:
             self._watch.lap("learn")
             self._comm.sum_integers(self._accumulators)
             self._watch.lap("reduce")
-            report = self.learner.apply(self._accumulators)
+            report = self.learner.apply(self._accumulators, self._rate_factor)
             if report.step is not Step.RESCALED:
                 break
         self._count_skips(report)

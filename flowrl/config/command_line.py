@@ -126,7 +126,10 @@ def _mirrored(option: Option, default: object) -> tuple[Any, Any]:
         marks.append(tyro.conf.Positional)
     metavar = None if isinstance(option, Switch) else option.metavar
     argument = tyro.conf.arg(
-        help=option.doc, metavar=metavar, help_behavior_hint=_hint(option, default)
+        help=option.doc,
+        metavar=metavar,
+        help_behavior_hint=_hint(option, default),
+        aliases=list(option.aliases) or None,
     )
     return Annotated[(kind, argument, *marks)], value
 

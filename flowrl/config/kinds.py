@@ -20,6 +20,7 @@ class Option:
     doc: str
     metavar: str = "TEXT"
     positional: bool = False
+    aliases: tuple[str, ...] = ()  # short options
 
     @property
     def rule(self) -> str:

@@ -54,9 +54,14 @@ def file(doc: str, metavar: str = "FILE") -> Path | None:
     return cast("Path | None", _declare(File(doc, metavar), None))
 
 
-def required_file(doc: str, metavar: str = "RUN.h5", positional: bool = True) -> Path:
+def required_file(
+    doc: str,
+    metavar: str = "RUN.h5",
+    positional: bool = True,
+    aliases: tuple[str, ...] = (),
+) -> Path:
     """Declare a field holding the path of a file, which must be given."""
-    option = File(doc, metavar, positional=positional, optional=False)
+    option = File(doc, metavar, positional=positional, aliases=aliases, optional=False)
     return cast(Path, _declare(option, None))
 
 
@@ -117,8 +122,9 @@ def check_fields(owner: Any, prefix: str = "") -> None:
         try:
             object.__setattr__(owner, item.name, option.convert(value))
         except (ValueError, TypeError):
+            got = f"got {'nothing' if value in (None, ()) else shown(value)}"
             raise ConfigError(
-                f"{_field_name(prefix, item, option)} must be {option.rule}, got {shown(value)}"
+                f"{_field_name(prefix, item, option)} must be {option.rule}, {got}"
                 f"{option.way_out(value, default_of(item))}"
             ) from None
     for item, section in sections_of(owner):

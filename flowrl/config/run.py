@@ -15,16 +15,16 @@ BOOTSTRAPS = ("regular", "eoe", "pt")
 
 @dataclass(frozen=True)
 class PpoConfig:
-    """Proximal policy optimisation (Schulman et al. 2017; numbers of Viquerat & Hachem 2023)."""
+    """Proximal policy optimisation (Schulman et al. 2017); runs/published.toml has other numbers."""
 
     gamma: float = real(0.99, "discount of the value one transition later [-]", 0, 1)
     gae_lambda: float = real(0.99, "decay of later temporal differences in an advantage [-]", 0, 1)
     clip: float = real(
         0.2, "largest rewarded change of the probability ratio [-]", 0, 1, above=True
     )
-    entropy_coefficient: float = real(0.01, "weight of the entropy in the policy loss [-]", 0, 100)
+    entropy_coefficient: float = real(0.0, "weight of the entropy in the policy loss [-]", 0, 100)
     max_gradient_norm: float = real(
-        0.1, "norm to which each network's gradient is clipped [-]", 0, 1e6, above=True
+        0.5, "norm to which each network's gradient is clipped [-]", 0, 1e6, above=True
     )
     actor_learning_rate: float = real(
         5e-4, "Adam's learning rate of the actor [-]", 0, 1, above=True
@@ -32,11 +32,14 @@ class PpoConfig:
     critic_learning_rate: float = real(
         5e-3, "Adam's learning rate of the critic [-]", 0, 1, above=True
     )
+    final_learning_rate: float = real(
+        0.0, "learning rates at the end of the run, relative to the start; linear between [-]", 0, 1
+    )
     n_transitions_per_update: int = whole(
         3200, "transitions of all environments together in one update", 1, 10**9
     )
-    n_epochs: int = whole(32, "passes over the transitions of an update", 1, 10**4)
-    n_minibatches: int = whole(2, "gradient steps in one pass", 1, 10**6)
+    n_epochs: int = whole(8, "passes over the transitions of an update", 1, 10**4)
+    n_minibatches: int = whole(8, "gradient steps in one pass", 1, 10**6)
     normalise_observations: bool = switch(
         True, "scale observations by their running mean and standard deviation"
     )

@@ -79,6 +79,8 @@ class CompiledEnvironments:
         if policy_type != self._policy_type:
             self._policy_type = policy_type
             self._kernel = _build_rollout(numba.typeof(self._state), policy_type)
+            # What the first call would do: compile the step for the type it is passed as.
+            self._step.compile(_step_arguments(numba.typeof(self._state)))
 
     def unroll(self, policy: PolicyArrays, noise: Float32Array, trajectory: Trajectory) -> None:
         """Fill `trajectory` up to its lengths; noise is (n_envs, n_steps, n_choices)."""
@@ -142,6 +144,11 @@ def _rollout(
                 truncated[e, t] = timed_out
 
 
+def _step_arguments(state_type: Any) -> tuple[Any, ...]:
+    rows = types.float32[:, ::1]
+    return (state_type, types.int64, rows, rows, rows, types.float64[::1])
+
+
 @functools.cache
 def _build_rollout(state_type: Any, policy_type: Any) -> Any:
     """Compile `_rollout` for one environment class, once a process.
@@ -151,14 +158,12 @@ def _build_rollout(state_type: Any, policy_type: Any) -> Any:
     """
     f32, f64, i64, flag = types.float32, types.float64, types.int64, types.boolean
     rows, cube = f32[:, ::1], f32[:, :, ::1]
-    step_type = types.FunctionType(
-        types.UniTuple(flag, 2)(state_type, i64, rows, rows, rows, f64[::1])
-    )
+    step_type = types.FunctionType(types.UniTuple(flag, 2)(*_step_arguments(state_type)))
     signature = types.void(
         *(step_type, state_type, policy_type, i64, cube, rows, i64[::1]),
         *(cube, cube, cube, f64[:, ::1], flag[:, ::1], flag[:, ::1]),
     )
-    kernel = numba.njit(cache=True, nogil=True, error_model="numpy")(_rollout)
+    kernel: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(_rollout)
     try:
         kernel.compile(signature)
     except (AttributeError, ImportError, EOFError, pickle.UnpicklingError):

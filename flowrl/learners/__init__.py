@@ -71,5 +71,5 @@ class Learner(Protocol):
     def gradient(self, minibatch: Minibatch, accumulators: IntArray) -> None:
         """Overwrite `accumulators` with this rank's part of the minibatch's sums."""
 
-    def apply(self, accumulators: IntArray) -> StepReport:
-        """Step the optimiser with the sums over all ranks."""
+    def apply(self, accumulators: IntArray, rate_factor: float) -> StepReport:
+        """Step the optimiser with the sums over all ranks, at its learning rates x the factor."""

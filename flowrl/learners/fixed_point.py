@@ -22,7 +22,7 @@ class FixedPoint:
 
     def encode(self, values: npt.NDArray[np.float32]) -> tuple[IntArray, bool, bool]:
         """Return the integers, whether any left the range, and whether any was not finite."""
-        scaled = values.astype(np.float64) * 2.0**self.exponent
+        scaled: Float64Array = values.astype(np.float64) * 2.0**self.exponent
         finite = bool(np.isfinite(scaled).all())
         fits = bool((np.abs(scaled) < LIMIT).all()) if finite else True
         if not (finite and fits):
@@ -50,7 +50,7 @@ _COARSE, _FINE = 2.0**20, 2.0**32
 
 def encode_statistics(values: Float64Array) -> IntArray:
     """Return the coarse words, then the fine ones: (2 n,); magnitudes past 2^66 saturate."""
-    bounded: Float64Array = np.nan_to_num(values).clip(-(2.0**66), 2.0**66).astype(np.float64)
+    bounded = np.nan_to_num(values).clip(-(2.0**66), 2.0**66)
     coarse = np.rint(bounded / _COARSE)
     fine = np.rint((bounded - coarse * _COARSE) * _FINE)
     return np.concatenate([coarse, fine]).astype(np.int64)

@@ -64,9 +64,9 @@ class NativeLearner:
         """Overwrite `accumulators` with this rank's part of the minibatch's sums."""
         self._native.gradient(minibatch.rows, minibatch.chunks, minibatch.n_total, accumulators)
 
-    def apply(self, accumulators: IntArray) -> StepReport:
-        """Step the optimiser with the sums over all ranks."""
-        step = self._native.apply(accumulators)
+    def apply(self, accumulators: IntArray, rate_factor: float) -> StepReport:
+        """Step the optimiser with the sums over all ranks, at its learning rates x the factor."""
+        step = self._native.apply(accumulators, rate_factor)
         return StepReport(
             step=_STEPS[step.status],
             policy_loss=step.policy_loss,

@@ -54,7 +54,7 @@ class TorchLearner:
         self._agent, self._config = agent, config
         sizes = (agent.n_actor_weights, int(weight_offsets(agent.critic)[-1]))
         self._networks = [torch.zeros(size, requires_grad=True) for size in sizes]
-        rates = (config.actor_learning_rate, config.critic_learning_rate)
+        self._rates = rates = (config.actor_learning_rate, config.critic_learning_rate)
         self._optimisers = [
             torch.optim.Adam([network], lr=rate, eps=ADAM_EPSILON, fused=True)
             for network, rate in zip(self._networks, rates, strict=True)
@@ -159,18 +159,18 @@ class TorchLearner:
         log_probability = (-0.5 * z * z - log_std - _HALF_LOG_TWO_PI).sum(dim=1)
         return log_probability, (log_std + 0.5 + _HALF_LOG_TWO_PI).sum(dim=1)
 
-    def apply(self, accumulators: IntArray) -> StepReport:
-        """Step the optimiser with the sums over all ranks."""
+    def apply(self, accumulators: IntArray, rate_factor: float) -> StepReport:
+        """Step the optimiser with the sums over all ranks, at its learning rates x the factor."""
         if accumulators[-1]:
             return self._report(Step.SKIPPED, accumulators, [float("nan")] * 2)
         if accumulators[-2]:
             for scale in self._scales:
                 scale.rescale()
             return self._report(Step.RESCALED, accumulators, [float("nan")] * 2)
-        norms = [self._apply_one(i, accumulators) for i in range(2)]
+        norms = [self._apply_one(i, accumulators, rate_factor) for i in range(2)]
         return self._report(Step.APPLIED, accumulators, norms)
 
-    def _apply_one(self, index: int, accumulators: IntArray) -> float:
+    def _apply_one(self, index: int, accumulators: IntArray, rate_factor: float) -> float:
         """Clip one network's gradient to the norm and step it; return the norm before."""
         begin, end = self._edges[index], self._edges[index + 1]
         gradient = self._scales[index].decode(accumulators[begin:end])
@@ -178,6 +178,7 @@ class TorchLearner:
         norm = float(np.sqrt((gradient * gradient).sum()))
         gradient *= min(1.0, self._config.max_gradient_norm / (norm + 1e-6))
         self._networks[index].grad = torch.from_numpy(gradient.astype(np.float32))
+        self._optimisers[index].param_groups[0]["lr"] = rate_factor * self._rates[index]
         self._optimisers[index].step()
         return norm
 

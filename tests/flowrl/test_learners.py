@@ -55,7 +55,7 @@ def train(learner, n_rows, n_epochs):
             report = None
             while report is None or report.step is Step.RESCALED:
                 learner.gradient(minibatch, accumulators)
-                report = learner.apply(accumulators)
+                report = learner.apply(accumulators, 1.0)
             reports.append(report)
     return reports
 
