@@ -170,4 +170,6 @@ def _build_rollout(state_type: Any, policy_type: Any) -> Any:
         # An index that names classes an environment no longer has: make it anew.
         kernel._cache.flush()
         kernel.compile(signature)
+    # Without this a call would compile once more, for the step as the very object it is.
+    kernel.disable_compile()
     return kernel
