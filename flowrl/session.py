@@ -186,7 +186,7 @@ def _iteration(report: UpdateReport, latest: deque[float]) -> dict[str, float]:
         "score_mean": _mean(latest),
         "score_std": float(np.std(latest)) if latest else float("nan"),
         "approximate_kl": report.steps[-1].approximate_kl if report.steps else float("nan"),
-        "first_ratio_deviation": report.steps[0].approximate_kl if report.steps else float("nan"),
+        "first_approximate_kl": report.steps[0].approximate_kl if report.steps else float("nan"),
         "explained_variance": report.moments.explained_variance,
         "value_mean": report.moments.value_mean,
         "skipped_gradients": report.skipped,
