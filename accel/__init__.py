@@ -13,8 +13,8 @@ int32 (n_layers, 6), one row a layer, a source before its readers:
     4       activation  0 identity, 1 relu, 2 tanh, 3 sigmoid
     5       output      first column in the network's output row; -1: hidden
 
-For instance a Gaussian policy for 10 observations and 1 action, a trunk of 64 and two branches of 64
-side by side in one layer, the mean ending in tanh and the standard deviation in a sigmoid:
+For instance a Gaussian policy for 10 observations and 1 action, a trunk of 64 and two branches of
+64 side by side in one layer, the mean ending in tanh and the standard deviation in a sigmoid:
 
                                      columns 0-63    +-----------+
      input     +----------+    +-----------+ ------> | 2: 1 tanh | --> output 0  mean
@@ -28,8 +28,8 @@ side by side in one layer, the mean ending in tanh and the standard deviation in
           1      0    64      1           2       0
           1     64    64      1           3       1
 
-**Flat weights** (float32) hold, for each layer in the order of the table, W (n_in, n_out) row by row,
-then b (n_out):
+**Flat weights** (float32) hold, for each layer in the order of the table, W (n_in, n_out) row by
+row, then b (n_out):
 
      | W0 (10 x 64) | b0 (64) | W1 (64 x 128) | b1 (128) | W2 (64 x 1) | b2 | W3 (64 x 1) | b3 |
 

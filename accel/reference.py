@@ -1,6 +1,7 @@
 """Say in plain NumPy and float64 what the compiled learners compute; tests hold them against it."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +18,7 @@ def n_weights(layers: Int32Array) -> int:
     return sum((int(n_in) + 1) * int(n_out) for _, _, n_in, n_out, _, _ in layers)
 
 
-def split(layers: Int32Array, weights: Float64Array) -> list[tuple[Float64Array, Float64Array]]:
+def split(layers: Int32Array, weights: NDArray[Any]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
     """View flat weights as one (W, b) a layer."""
     views = []
     start = 0
@@ -93,7 +94,7 @@ def backward(
 
 @dataclass
 class Distribution:
-    """Log-probability and entropy (n_rows,) and their gradients by the outputs (n_rows, n_outputs)."""
+    """Hold log-probability and entropy (n_rows,), and d/d outputs of both (n_rows, n_outputs)."""
 
     log_probability: Float64Array
     entropy: Float64Array

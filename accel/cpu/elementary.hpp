@@ -62,15 +62,15 @@ ACCEL_INLINE Vec log1p_unit(Vec x) { return twice_atanh(x / (x + 2.0f)); }
 ACCEL_INLINE Vec tanh(Vec x) {
   const Vec z = at_least(at_most(x, splat(9.02f)), splat(-9.02f));
   const Vec t = z * z;
-  Vec p = splat(1.331752841e-08f);
-  p = fma(p, t, splat(2.058241080e-05f));
-  p = fma(p, t, splat(3.493971890e-03f));
-  p = fma(p, t, splat(1.337966621e-01f));
+  Vec p = splat(1.338418354e-08f);
+  p = fma(p, t, splat(2.063513784e-05f));
+  p = fma(p, t, splat(3.497389844e-03f));
+  p = fma(p, t, splat(1.338262111e-01f));
   p = fma(p, t, splat(1.0f));
-  Vec q = splat(7.761399843e-07f);
-  q = fma(q, t, splat(3.282988619e-04f));
-  q = fma(q, t, splat(2.587083727e-02f));
-  q = fma(q, t, splat(4.671298265e-01f));
+  Vec q = splat(7.790025052e-07f);
+  q = fma(q, t, splat(3.288424923e-04f));
+  q = fma(q, t, splat(2.588407509e-02f));
+  q = fma(q, t, splat(4.671594203e-01f));
   q = fma(q, t, splat(1.0f));
   return at_least(at_most(z * p / q, splat(1.0f)), splat(-1.0f));
 }

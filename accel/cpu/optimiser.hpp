@@ -116,11 +116,10 @@ inline double squared_norm(const int64_t* sum, int64_t n, double unit) {
 
 // Kingma & Ba 2015, as torch.optim.Adam: bias-corrected, epsilon outside the root.
 inline void adam(const AdamStep& s) {
-  const float rest1 = 1.0f - s.beta1, rest2 = 1.0f - s.beta2;
   for (int64_t i = 0; i < s.n; ++i) {
     const float g = static_cast<float>(static_cast<double>(s.sum[i]) * s.unit) * s.clip_factor;
-    const float m = s.first_moment[i] + rest1 * (g - s.first_moment[i]);
-    const float v = s.beta2 * s.second_moment[i] + rest2 * (g * g);
+    const float m = s.first_moment[i] + s.rest1 * (g - s.first_moment[i]);
+    const float v = s.beta2 * s.second_moment[i] + s.rest2 * (g * g);
     const float root = __builtin_sqrtf(v) / s.root_correction + s.epsilon;
     s.first_moment[i] = m;
     s.second_moment[i] = v;

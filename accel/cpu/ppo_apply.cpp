@@ -67,7 +67,8 @@ void PpoLearner::adam(int network, const int64_t* sum, double norm, double rate_
   const int64_t at = offset(network);
   kernels_->adam({networks_[size_t(network)].n_weights, sum, state_.parameters.data() + at,
                   state_.first_moment.data() + at, state_.second_moment.data() + at, unit(network),
-                  float(factor), float(options_.beta1), float(options_.beta2),
+                  float(factor), float(options_.beta2), float(1.0 - options_.beta1),
+                  float(1.0 - options_.beta2),
                   float(rate_factor * options_.learning_rates[size_t(network)] / correction1),
                   float(std::sqrt(correction2)), float(options_.epsilon)});
 }

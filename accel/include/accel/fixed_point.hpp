@@ -26,9 +26,11 @@ inline int64_t word(const int64_t* words, Word w) { return words[static_cast<int
 // Statistics have no common size: a coarse word in units of 2^20 and a fine one in units of 2^-32.
 constexpr double kCoarse = 1048576.0, kFine = 4294967296.0;
 
+// False where there is no number; too large a one counts as the largest.
 inline bool add_pair(int64_t* words, Word first, double value) {
+  if (!std::isfinite(value)) return false;
+  value = std::fmax(-kCoarse * kRange, std::fmin(kCoarse * kRange, value));
   const double coarse = std::nearbyint(value / kCoarse);
-  if (!(std::fabs(coarse) < kRange)) return false;
   int64_t* pair = words + static_cast<int>(first);
   pair[0] += int64_t(coarse);
   pair[1] += int64_t(std::nearbyint((value - coarse * kCoarse) * kFine));

@@ -77,7 +77,9 @@ struct AdamStep {
   float* first_moment;
   float* second_moment;
   double unit;          // value of one fixed-point unit
-  float clip_factor, beta1, beta2, step_size, root_correction, epsilon;
+  float clip_factor;
+  float beta2, rest1, rest2;  // beta2, 1 - beta1 and 1 - beta2, each rounded once
+  float step_size, root_correction, epsilon;
 };
 
 enum class Elementary { exp, log, log1p_unit, tanh, sigmoid };
