@@ -45,7 +45,7 @@ class Option:
     def way_out(self, value: object, default: object) -> str:
         """Return what to do instead, to follow a value that was refused."""
         del value
-        return "" if default is None else f"; the default is {self.shown(default)}"
+        return "" if default in (None, ()) else f"; the default is {self.shown(default)}"
 
     def shown(self, value: object) -> str:
         """Return a value as the help shows it."""

@@ -15,7 +15,7 @@ BOOTSTRAPS = ("regular", "eoe", "pt")
 
 @dataclass(frozen=True)
 class PpoConfig:
-    """Proximal policy optimisation (Schulman et al. 2017); runs/published.toml has other numbers."""
+    """Proximal policy optimisation (Schulman et al. 2017); other numbers: runs/published.toml."""
 
     gamma: float = real(0.99, "discount of the value one transition later [-]", 0, 1)
     gae_lambda: float = real(0.99, "decay of later temporal differences in an advantage [-]", 0, 1)
@@ -139,7 +139,7 @@ class RunConfig:
         "a Gymnasium id (MODULE:ID imports MODULE first) or PACKAGE:FUNCTION that makes one",
         "ENV",
     )
-    env_args: dict[str, object] = pairs(  # noqa: RUF009  (declares a default_factory)
+    env_args: dict[str, object] = pairs(
         "arguments of the environment, as in n_jets=5 preset=beacon"
     )
     n_envs: int = whole(8, "environments of all ranks together", 1, 10**6)
@@ -152,9 +152,7 @@ class RunConfig:
     )
     learner: str = choice("native", "code that computes the gradients", ("native", "torch"))
     seed: int = whole(0, "seed of every random number of the run", 0, 2**63 - 1)
-    out: Path | None = file(  # noqa: RUF009  (a default of None)
-        "results; by default out/ALGO_ENV_seedSEED.h5", "FILE.h5"
-    )
+    out: Path | None = file("results; by default out/ALGO_ENV_seedSEED.h5", "FILE.h5")
     overwrite: bool = switch(False, "replace an earlier run in the results file")
     dry_run: bool = switch(False, "print what would be done, and stop")
     ppo: PpoConfig = field(default_factory=PpoConfig)

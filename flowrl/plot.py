@@ -1,0 +1,125 @@
+"""Draw figures from results files: `python -m flowrl.plot curves|film run.h5 ... -o x.png`."""
+
+from __future__ import annotations
+
+import flowrl.startup  # isort: skip  # noqa: F401  (before NumPy and numba load)
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flowrl.config import ConfigError, nearest, parse_options, run_command
+from flowrl.config.options import check_fields, choice, required_file, required_files, words
+from flowrl.curves import AXES, draw_curves, group_runs
+from flowrl.results import Run
+
+PROGRAM = "flowrl.plot"
+_STILL = (".png", ".pdf", ".svg")
+_MOVING = (".gif", ".mp4")
+
+
+@dataclass(frozen=True)
+class CurvesOptions:
+    """Draw the score against transitions and wall time.
+
+    Runs that differ in their seed only are drawn as one line, their mean, with a band of one
+    standard deviation.
+    """
+
+    runs: tuple[Path, ...] = required_files("results files")
+    out: Path = required_file("figure to write", "FILE.png", positional=False, aliases=("-o",))
+    x: str = choice("both", "axis to draw against", (*AXES, "both"))
+    label: tuple[str, ...] = words(
+        "name of a line in the legend, one for each in the order of the files", "TEXT ..."
+    )
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check_fields(self)
+        _check_suffix(self.out, _STILL)
+
+
+@dataclass(frozen=True)
+class FilmOptions:
+    """Draw the environment uncontrolled and controlled by the trained policy, from one start."""
+
+    run: Path = required_file("results file of the run")
+    out: Path = required_file("figure to write", "FILE.png", positional=False, aliases=("-o",))
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check_fields(self)
+        _check_suffix(self.out, _STILL + _MOVING)
+
+
+def curves(arguments: Sequence[str]) -> int:
+    """Run `curves`; return the exit code."""
+    options = parse_options(CurvesOptions, arguments, f"{PROGRAM} curves")
+    groups = group_runs([Run.open(path) for path in options.runs], options.label)
+    axes = AXES if options.x == "both" else (options.x,)
+    _write(options.out, lambda path: draw_curves(groups, axes, path))
+    return 0
+
+
+def film(arguments: Sequence[str]) -> int:
+    """Run `film`; return the exit code."""
+    options = parse_options(FilmOptions, arguments, f"{PROGRAM} film")
+    # The environment and the policy's code are needed for this figure only.
+    from flowrl.playback import record_episodes
+
+    env, recordings = record_episodes(options.run)
+    try:
+        _write(options.out, lambda path: env.unwrapped.draw_episodes(recordings, path))
+    finally:
+        env.close()
+    return 0
+
+
+FIGURES: dict[str, Callable[[Sequence[str]], int]] = {"curves": curves, "film": film}
+
+
+def command(arguments: Sequence[str]) -> int:
+    """Run the command line; return the exit code."""
+    names = " or ".join(FIGURES)
+    if not arguments:
+        raise ConfigError(f"the figure must be {names}, got nothing; try {PROGRAM} curves --help")
+    if arguments[0] in ("-h", "--help"):
+        sys.stdout.write(_HELP)
+        return 0
+    figure = FIGURES.get(arguments[0])
+    if figure is None:
+        close = nearest(arguments[0], FIGURES) or "curves"
+        raise ConfigError(
+            f"the figure must be {names}, got {arguments[0]!r}; did you mean {close}?"
+        )
+    return figure(arguments[1:])
+
+
+def _check_suffix(path: Path, suffixes: Sequence[str]) -> None:
+    if path.suffix.lower() not in suffixes:
+        raise ConfigError(f"--out must end in {', '.join(suffixes)}, got {str(path)!r}")
+
+
+def _write(path: Path, draw: Callable[[Path], None]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draw(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"--out {path}: cannot be written: {reason}") from error
+
+
+_HELP = f"""usage: {PROGRAM} FIGURE RUN.h5 ... -o FILE.png
+
+Draw figures from results files.
+
+figures:
+  curves RUN.h5 ...  the score against transitions and wall time
+  film RUN.h5        the environment uncontrolled and controlled, from one start
+
+{PROGRAM} FIGURE --help shows the options of a figure.
+"""
+
+if __name__ == "__main__":
+    sys.exit(run_command(command, PROGRAM))
