@@ -163,6 +163,8 @@ def test_apply_wants_rows_and_not_too_many_chunks() -> None:
     learner = CASE.learner()
     with pytest.raises(ValueError, match="accumulators must hold at least one row, got 0"):
         learner.apply(np.zeros(learner.n_accumulators, np.int64))
+    with pytest.raises(ValueError, match=r"learning_rate_factor must be .*, got -0.5"):
+        learner.apply(sums(learner, np.arange(20)), -0.5)
     crowd = sums(learner, np.arange(20), every(20, 1)) * 300
     with pytest.raises(ValueError, match="at most 4096 chunks, got 6000; cut the minibatch into"):
         learner.apply(crowd)

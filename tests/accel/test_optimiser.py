@@ -205,6 +205,20 @@ def test_a_batch_that_is_not_finite_is_skipped_and_counted(
     assert settle(learner, np.arange(8, 64)).status == "applied"
 
 
+def test_the_learning_rates_can_fall() -> None:
+    """A factor on both rates is the step of a learner with those rates; zero moves nothing."""
+    slow = SMALL.learner(actor_learning_rate=5e-5, critic_learning_rate=5e-4)
+    fast = SMALL.learner()
+    accumulators = sums(slow, np.arange(64))
+    before = fast.parameters()
+    assert slow.apply(accumulators).status == "applied"
+    assert fast.apply(accumulators, learning_rate_factor=0.1).status == "applied"
+    np.testing.assert_allclose(fast.parameters() - before, slow.parameters() - before, atol=1e-7)
+    still = SMALL.learner()
+    still.apply(accumulators, 0.0)
+    np.testing.assert_array_equal(still.parameters(), before)
+
+
 def test_zero_gradients_are_applied() -> None:
     learner = scaled(SMALL, 0.0, 1.0).learner(entropy_coefficient=0.0)
     step = settle(learner, np.arange(64))
