@@ -1,21 +1,222 @@
-"""Pictures of the film."""
+"""Pictures of the film: maps over time and space, single frames, and animations.
+
+The only file of this package that loads matplotlib, and never its windows: figures are made on
+their own canvas, so this works without a display and beside any other use of matplotlib.
+"""
 
 from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
 import numpy as np
+from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
+
 from shkadov.params import FilmParams
 
+Snapshot = Mapping[str, NDArray[Any]]
+Recordings = Mapping[str, Sequence[Snapshot]]
 
-def draw_episodes(
-    recordings: Mapping[str, Sequence[Mapping[str, NDArray[Any]]]],
-    film: FilmParams,
-    path: str | Path,
+# White where the film is flat; told apart with any colour vision.
+HEIGHT_MAP: Final = "RdBu_r"
+ACTION_MAP: Final = "PuOr_r"
+FILM_COLOR: Final = "#2f6f9f"
+JET_COLOR: Final = "#b5446e"
+UPSTREAM: Final = 60.0  # length shown ahead of the first jet [L]
+SPEED: Final = 2.0  # time units of the film that an animation shows in a second
+
+
+def draw_episodes(recordings: Recordings, film: FilmParams, path: str | Path) -> None:
+    """Draw recorded films one above the other into a file: h over t and x, below it the actions.
+
+    All share one colour scale. The score in a title is the sum of the rewards of the snapshots
+    after the first.
+    """
+    if not recordings or not all(len(snapshots) > 1 for snapshots in recordings.values()):
+        lengths = {name: len(snapshots) for name, snapshots in recordings.items()}
+        raise ValueError(f"recordings must hold lists of two or more snapshots, got {lengths}")
+    n = len(recordings)
+    figure = Figure(figsize=(8.0, 0.5 + 2.9 * n), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(2 * n, 1, sharex=True, height_ratios=n * (4.0, 1.0))
+    reach = _reach(recordings, film)
+    for k, (name, snapshots) in enumerate(recordings.items()):
+        heights = _draw_map(axes[2 * k], snapshots, film, reach)
+        score = episode_score(snapshots, film)
+        axes[2 * k].set_title(f"{name}: score {score:.3f}", loc="left", fontsize=10)
+        bar = figure.colorbar(heights, ax=axes[2 * k], pad=0.01, aspect=15, extend="both")
+        bar.set_label("film height h [-]")
+        actions = _draw_actions(axes[2 * k + 1], snapshots, film)
+        if actions is not None:
+            bar = figure.colorbar(actions, ax=axes[2 * k + 1], pad=0.01, aspect=4)
+            bar.set_label("action")
+    axes[-1].set_xlabel("time t [-]")
+    figure.savefig(path, dpi=150)
+
+
+def draw_film(snapshots: Sequence[Snapshot], film: FilmParams, path: str | Path) -> None:
+    """Draw one recorded film into a file: h over t and x, below it the actions."""
+    draw_episodes({f"{film.n_jets} jet{'s' * (film.n_jets > 1)}": snapshots}, film, path)
+
+
+def animate(
+    snapshots: Sequence[Snapshot], film: FilmParams, path: str | Path, every: int = 4
 ) -> None:
-    raise NotImplementedError
+    """Write a film of the film, a GIF or (with ffmpeg) an MP4, one frame every few snapshots."""
+    if len(snapshots) < 2 or every < 1:
+        raise ValueError(
+            f"an animation needs two snapshots and every >= 1, got {len(snapshots)} and {every}"
+        )
+    writer = _make_writer(Path(path), max(1, round(SPEED / (every * film.dt_action))))
+    reach = _reach({"": snapshots}, film)
+    figure = Figure(figsize=(8.0, 3.6))
+    FigureCanvasAgg(figure)
+    grid = figure.add_gridspec(
+        2, 1, height_ratios=(3.0, 1.0), left=0.08, right=0.98, top=0.93, bottom=0.13, hspace=0.55
+    )
+    scene = _Scene(figure.add_subplot(grid[0]), film, 1.0 - 1.1 * reach, 1.0 + 1.8 * reach)
+    past = figure.add_subplot(grid[1])
+    _draw_actions(past, snapshots, film)
+    past.set_xlabel("time t [-]")
+    now = past.axvline(0.0, color="black", linewidth=1.2)
+    with writer.saving(figure, str(path), dpi=100):
+        for snapshot in snapshots[::every]:
+            scene.show(snapshot)
+            now.set_xdata([float(snapshot["time"])] * 2)
+            writer.grab_frame()
 
 
-def picture(snapshot: Mapping[str, NDArray[Any]], film: FilmParams) -> NDArray[np.uint8]:
-    raise NotImplementedError
+def picture(snapshot: Snapshot, film: FilmParams) -> NDArray[np.uint8]:
+    """Return a picture of the film as it is (height, width, 3), the jets with their actions."""
+    figure = Figure(figsize=(8.0, 3.0), dpi=100)
+    canvas = FigureCanvasAgg(figure)
+    axes = figure.add_axes((0.08, 0.16, 0.9, 0.74))
+    _Scene(axes, film, 0.0, 2.5).show(snapshot)
+    canvas.draw()
+    return np.ascontiguousarray(np.asarray(canvas.buffer_rgba())[:, :, :3])
+
+
+class _Scene:
+    """The film as seen from the side, with a bar at each jet for its action."""
+
+    def __init__(self, axes: Axes, film: FilmParams, low: float, high: float) -> None:
+        self.axes = axes
+        self.low, self.high = low, high
+        self.x = np.arange(film.n_nodes) * film.dx
+        self.body = axes.fill_between(self.x, 1.0, low, color=FILM_COLOR, alpha=0.35, linewidth=0.0)
+        (self.surface,) = axes.plot(self.x, np.ones(film.n_nodes), color=FILM_COLOR, linewidth=1.5)
+        axes.axhline(1.0, color="0.4", linewidth=0.8, linestyle=":")
+        self.unit = 0.13 * (high - low)
+        base = high - 1.25 * self.unit
+        positions = list(film.jet_positions)
+        self.bars = axes.bar(positions, 0.0, film.jet_width, bottom=base, color=JET_COLOR)
+        axes.hlines(
+            [base - self.unit, base, base + self.unit],
+            positions[0] - film.jet_width,
+            positions[-1] + film.jet_width,
+            colors=["0.8", "0.5", "0.8"],
+            linewidths=0.8,
+        )
+        axes.text(positions[0] - 1.3 * film.jet_width, base, "action", ha="right", va="center")
+        axes.set_xlim(*_window(film))
+        axes.set_ylim(low, high)
+        axes.set_xlabel("distance x [-]")
+        axes.set_ylabel("film height h [-]")
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Change what is drawn to a snapshot."""
+        h = np.asarray(snapshot["h"])
+        self.surface.set_ydata(h)
+        outline = np.concatenate([np.full(h.size, self.low), h[::-1]])
+        along = np.concatenate([self.x, self.x[::-1]])
+        self.body.set_verts([np.column_stack([along, outline])])
+        for bar, u in zip(self.bars, snapshot["action"], strict=True):
+            bar.set_height(self.unit * float(u))
+        self.axes.set_title(f"t = {float(snapshot['time']):.2f}", loc="left", fontsize=10)
+
+
+def episode_score(snapshots: Sequence[Snapshot], film: FilmParams) -> float:
+    """Return the sum of the rewards of all snapshots but the first."""
+    h = np.stack([np.asarray(snapshot["h"]) for snapshot in snapshots[1:]])
+    nodes = np.array([round(x / film.dx) for x in film.jet_positions])
+    places = nodes[:, None] + np.arange(round(film.l_rwd / film.dx))
+    return -film.reward_scale * float(np.mean((h[:, places] - 1.0) ** 2, axis=(1, 2)).sum())
+
+
+def _make_writer(path: Path, fps: int) -> AbstractMovieWriter:
+    if path.suffix.lower() == ".gif":
+        return PillowWriter(fps=fps)
+    if path.suffix.lower() != ".mp4":
+        raise ValueError(f"path must end in .gif or .mp4, got {path}")
+    if not FFMpegWriter.isAvailable():
+        raise ValueError(f"path must end in .gif, since ffmpeg is not installed, got {path}")
+    return FFMpegWriter(fps=fps)
+
+
+def _window(film: FilmParams) -> tuple[float, float]:
+    return max(0.0, film.first_jet - UPSTREAM), film.length
+
+
+def _reach(recordings: Recordings, film: FilmParams) -> float:
+    # How far nearly all heights are from flat: a single crest must not wash out the map.
+    shown = [_heights(snapshots, film).ravel() for snapshots in recordings.values()]
+    return max(float(np.nanquantile(np.abs(np.concatenate(shown) - 1.0), 0.995)), 1e-3)
+
+
+def _heights(snapshots: Sequence[Snapshot], film: FilmParams) -> NDArray[np.float64]:
+    x = np.asarray(snapshots[0]["x"])
+    inside = (x >= _window(film)[0]) & (x <= _window(film)[1])
+    return np.stack([np.asarray(snapshot["h"])[inside] for snapshot in snapshots])
+
+
+def _times(snapshots: Sequence[Snapshot]) -> NDArray[np.float64]:
+    return np.array([float(snapshot["time"]) for snapshot in snapshots])
+
+
+def _draw_map(
+    axes: Axes, snapshots: Sequence[Snapshot], film: FilmParams, reach: float
+) -> AxesImage:
+    times = _times(snapshots)
+    begin, end = _window(film)
+    image = axes.imshow(
+        _heights(snapshots, film).T,
+        origin="lower",
+        aspect="auto",
+        extent=(times[0], times[-1], begin, end),
+        cmap=HEIGHT_MAP,
+        vmin=1.0 - reach,
+        vmax=1.0 + reach,
+        interpolation="bilinear",
+    )
+    for x in film.jet_positions:
+        axes.axhline(x, color="black", linewidth=0.8, linestyle=(0, (4, 4)))
+        # Outside the frame, at its right edge.
+        edge = axes.get_yaxis_transform()
+        axes.plot([1.0], [x], "<", color=JET_COLOR, clip_on=False, transform=edge)
+    axes.set_ylabel("distance x [-]")
+    return image
+
+
+def _draw_actions(axes: Axes, snapshots: Sequence[Snapshot], film: FilmParams) -> QuadMesh | None:
+    times = _times(snapshots)
+    axes.set_xlim(times[0], times[-1])
+    actions = np.stack([np.asarray(snapshot["action"]) for snapshot in snapshots[1:]])
+    if film.n_jets == 1:
+        axes.axhline(0.0, color="0.7", linewidth=0.8)
+        axes.stairs(actions[:, 0], times, color=JET_COLOR, baseline=None, linewidth=1.2)
+        axes.set_ylim(-1.15, 1.15)
+        axes.set_ylabel("action")
+        return None
+    jets = np.arange(film.n_jets + 1) + 0.5
+    mesh = axes.pcolormesh(times, jets, actions.T, cmap=ACTION_MAP, vmin=-1.0, vmax=1.0)
+    axes.yaxis.set_major_locator(MaxNLocator(3, integer=True))
+    axes.set_ylabel("jet")
+    return mesh
