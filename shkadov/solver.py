@@ -51,6 +51,9 @@ from shkadov.simd import LANES, from_left, from_right, high, lane, load, low, sp
 Vector = Any  # four float64 numbers, see simd
 
 GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+# Operations take_step makes for a node: 10 multiplications, 19 sums and differences, 8 minima and
+# maxima, 1 division; counted in its loop, a fused multiply-add as two.
+FLOPS_PER_NODE: Final = 38
 H_MIN: Final = 1e-300  # below it, h counts as not positive
 
 

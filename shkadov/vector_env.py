@@ -106,6 +106,11 @@ class FilmVectorEnv(VectorEnv[Array, Array, Array]):
         return dataclasses.asdict(self.film)
 
     @property
+    def n_flops_per_action(self) -> int:
+        """Floating-point operations of one film's numerical steps in an action, counted."""
+        return solver.FLOPS_PER_NODE * (self.film.n_nodes - 2) * self.film.n_steps
+
+    @property
     def n_blow_ups(self) -> Int64Array:
         """Episodes that every environment ended by a blow-up, (num_envs,)."""
         return np.repeat(self.compiled_state.clock[:, N_BLOW_UPS], self.agents_per_group)

@@ -1,0 +1,30 @@
+"""Run one of the speed measurements: `python -m flowrl.bench NAME [options]`."""
+
+from __future__ import annotations
+
+import flowrl.startup  # isort: skip  # noqa: F401  (before NumPy and numba load)
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from flowrl.config import ConfigError, run_command
+
+PROGRAM = "flowrl.bench"
+BENCHES = {
+    "film": "flowrl.bench.film",
+    "learner": "flowrl.bench.learner",
+}
+
+
+def command(arguments: Sequence[str]) -> int:
+    """Run the measurement that the first word names; return its exit code."""
+    name = arguments[0] if arguments else "nothing"
+    if name not in BENCHES:
+        raise ConfigError(f"the first word must be one of {', '.join(BENCHES)}, got {name}")
+    code: int = importlib.import_module(BENCHES[name]).command(arguments[1:])
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(command, PROGRAM))
