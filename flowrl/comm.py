@@ -178,6 +178,8 @@ class MpiCommunicator:
         """End all ranks at once."""
         sys.stdout.flush()
         sys.stderr.flush()
+        # Give the launcher the time to pass on what this rank has just said: it drops the rest.
+        time.sleep(0.3)
         self._world.Abort(code)
 
 

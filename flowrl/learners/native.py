@@ -52,6 +52,8 @@ class NativeLearner:
 
     def load_batch(self, batch: Batch) -> None:
         """Take the transitions of the next update."""
+        if not len(batch.advantages):  # a rank without environments in this update
+            return
         self._native.load_batch(
             batch.observations,
             batch.actions,
@@ -62,6 +64,9 @@ class NativeLearner:
 
     def gradient(self, minibatch: Minibatch, accumulators: IntArray) -> None:
         """Overwrite `accumulators` with this rank's part of the minibatch's sums."""
+        if not minibatch.rows.size:
+            accumulators[:] = 0
+            return
         self._native.gradient(minibatch.rows, minibatch.chunks, minibatch.n_total, accumulators)
 
     def apply(self, accumulators: IntArray, rate_factor: float) -> StepReport:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from flowrl.results import Run
-from tests.launch import module
+from tests.launch import module, python
 
-QUIET = ("--no-evaluation.at-end", "--progress.display", "none")
+QUIET = ("--evaluation.no-at-end", "--progress.display", "none")
 FAST = ("--ppo.n-epochs", "2", "--ppo.n-transitions-per-update", "160", *QUIET)
 
 
@@ -64,7 +64,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(tmp_path):
 
 def test_normalisation_can_be_switched_off(tmp_path):
     run = train(tmp_path / "run.h5", "--env", "Pendulum-v1", "--n-transitions", "320", *FAST,
-                "--no-ppo.normalise-observations", "--no-ppo.normalise-advantages")  # fmt: skip
+                "--ppo.no-normalise-observations", "--ppo.no-normalise-advantages")  # fmt: skip
     assert np.isfinite(run.policy["weights"]).all()
 
 
@@ -137,10 +137,13 @@ def test_evaluate_scores_all_controls_and_writes_them_back(tmp_path):
 def test_runs_without_torch_and_without_mpi4py(tmp_path):
     """Neither is loaded unless it is asked for."""
     code = (
-        "import sys; sys.modules['mpi4py'] = sys.modules['torch'] = None; "
-        "from flowrl.train import main; sys.exit(main(sys.argv[1:]))"
+        "import sys\n"
+        "class Refuse:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name in ('torch', 'mpi4py'): raise ImportError(name + ' is not here')\n"
+        "sys.meta_path.insert(0, Refuse())\n"
+        "from flowrl.train import main\n"
+        "sys.exit(main(sys.argv[1:]))"
     )
-    from tests.launch import python
-
     done = python(["-c", code, "--n-transitions", "320", *FAST, "--out", str(tmp_path / "r.h5")])
     assert done.returncode == 0, done.stderr

@@ -13,7 +13,7 @@ LADDER = (
     "--env", "tests.learning.ladder:make", "--n-envs", "128", "--n-transitions", "12800",
     "--ppo.n-transitions-per-update", "128", "--ppo.n-epochs", "8", "--ppo.gamma", "0.9",
     "--ppo.actor-learning-rate", "2e-3", "--ppo.max-gradient-norm", "1",
-    "--no-evaluation.at-end", "--progress.display", "none",
+    "--evaluation.no-at-end", "--progress.display", "none",
 )  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def test_without_bootstrap_the_same_agent_stays_where_it_is(tmp_path):
 @pytest.mark.mpi
 def test_learns_to_control_the_film(tmp_path):
     path = tmp_path / "film.h5"
-    train(path, "--n-transitions", "64000", "--no-evaluation.at-end", "--progress.display", "none",
+    train(path, "--n-transitions", "64000", "--evaluation.no-at-end", "--progress.display", "none",
           n_ranks=2)  # fmt: skip
     scores = evaluate(path)
     assert scores["gain"] > 0.5

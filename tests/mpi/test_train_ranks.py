@@ -9,7 +9,7 @@ from tests.launch import module
 pytestmark = pytest.mark.mpi
 
 SHORT = ("--n-transitions", "1200", "--ppo.n-transitions-per-update", "480", "--ppo.n-epochs", "4",
-         "--no-evaluation.at-end", "--progress.display", "none")  # fmt: skip
+         "--evaluation.no-at-end", "--progress.display", "none")  # fmt: skip
 
 
 def train(tmp_path, name, *arguments, n_ranks=0):
