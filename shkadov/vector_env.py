@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -269,11 +270,15 @@ def check_actions(actions: Array, shape: tuple[int, ...]) -> Float32Array:
     given = np.asarray(actions)
     if given.shape != shape:
         raise ValueError(f"actions must have shape {shape}, got {given.shape}")
-    if given.dtype.kind not in "fiu":
+    if given.dtype == np.float32:
+        taken = np.ascontiguousarray(given)
+    elif given.dtype.kind in "fiu":
+        with np.errstate(over="ignore"):
+            taken = np.ascontiguousarray(given, dtype=np.float32)
+    else:
         raise ValueError(f"actions must be real numbers, got {given.dtype}")
-    with np.errstate(over="ignore"):
-        taken = np.ascontiguousarray(given, dtype=np.float32)
-    if not np.isfinite(taken).all():
+    # A sum of squares is the quickest look; it can overflow, so the exact one follows.
+    if not math.isfinite(np.vdot(taken, taken)) and not np.isfinite(taken).all():
         index = tuple(int(i) for i in np.argwhere(~np.isfinite(taken))[0])
         raise ValueError(f"actions must be finite, got {given[index]} at index {index}")
     return taken
