@@ -36,6 +36,6 @@ row, then b (n_out):
 The parameters of a PPO learner are the actor's flat weights, then the critic's.
 """
 
-from accel._native import PpoLearner, PpoStep, forward, variants
+from accel._native import PpoLearner, PpoStep, forward, multiply_adds, variants
 
-__all__ = ["PpoLearner", "PpoStep", "forward", "variants"]
+__all__ = ["PpoLearner", "PpoStep", "forward", "multiply_adds", "variants"]

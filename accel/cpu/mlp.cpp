@@ -32,7 +32,7 @@ Mlp::Mlp(const Network& network, const Kernels& kernels, std::vector<bool> defer
   int largest = 0;
   for (size_t l = 0; l < network.layers.size(); ++l) {
     const Layer& layer = network.layers[l];
-    Block block;
+    Block block{};
     block.stride = row_stride(layer.n_out);
     block.output.resize(static_cast<size_t>(max_rows_ * block.stride));
     block.d.resize(static_cast<size_t>(max_rows_ * block.stride));
