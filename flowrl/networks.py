@@ -113,10 +113,7 @@ def initial_weights(layers: Layers, rng: np.random.Generator, head_gain: float) 
         gain = head_gain if is_head else _hidden_gain(Activation(int(row[Column.ACTIVATION])))
         readers = layers[layers[:, Column.SOURCE] == index]
         edges = sorted({0, n_out, *(int(begin) for begin in readers[:, Column.BEGIN])})
-        blocks = [
-            _orthogonal(n_in, end - begin, rng)
-            for begin, end in pairwise(edges)
-        ]
+        blocks = [_orthogonal(n_in, end - begin, rng) for begin, end in pairwise(edges)]
         weights = gain * np.concatenate(blocks, axis=1)
         pieces += [weights.astype(np.float32).ravel(), np.zeros(n_out, np.float32)]
     return np.concatenate(pieces)

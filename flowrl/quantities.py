@@ -45,12 +45,14 @@ ITERATIONS = (
     Quantity("score_mean", "return", "mean return of the latest episodes, undiscounted"),
     Quantity("score_std", "return", "standard deviation of the return of the latest episodes"),
     Quantity("policy_loss", RATIO, "clipped surrogate loss, mean over all gradient steps"),
-    Quantity("value_loss", "return^2", "half the squared error of the value, mean over all gradient steps"),
+    Quantity("value_loss", "return^2", "half the squared error of the value, mean over all steps"),
     Quantity("entropy", "nat", "entropy of the policy, mean over all gradient steps"),
     Quantity("approximate_kl", "nat", "(ratio - 1) - log ratio, mean over the last minibatch"),
     Quantity("clip_fraction", RATIO, "share of rows with a clipped ratio, mean over all steps"),
     Quantity(
-        "first_approximate_kl", "nat", "as approximate_kl, of the first minibatch: 0 where all "
+        "first_approximate_kl",
+        "nat",
+        "as approximate_kl, of the first minibatch: 0 where all "
         "its ratios are one, as they are in an on-policy update",
     ),
     Quantity("actor_gradient_norm", RATIO, "norm of the actor's gradient before clipping, mean"),

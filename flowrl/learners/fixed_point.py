@@ -31,7 +31,7 @@ class FixedPoint:
 
     def decode(self, sums: IntArray) -> Float64Array:
         """Return the sum that the integers stand for."""
-        decoded: Float64Array = sums * 2.0**-self.exponent
+        decoded: Float64Array = np.ldexp(sums.astype(np.float64), -self.exponent)
         return decoded
 
     def rescale(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import accel
 from flowrl.agents.ppo import PpoAgent
 from flowrl.config import PpoConfig

@@ -60,9 +60,7 @@ def test_hand_computed_tables(terminated, truncated, bootstrap, expected):
 
 
 def test_columns_past_the_length_stay_zero_and_are_not_read():
-    result = advantages(
-        [1, 1, np.nan], [2, 4, np.nan], [4, 6, np.nan], [0] * 3, [0] * 3, lengths=2
-    )
+    result = advantages([1, 1, np.nan], [2, 4, np.nan], [4, 6, np.nan], [0] * 3, [0] * 3, lengths=2)
     np.testing.assert_allclose(result, [1 + 0 / 4, 0, 0], atol=1e-15)
 
 

@@ -128,9 +128,7 @@ def test_evaluate_scores_all_controls_and_writes_them_back(tmp_path):
     assert scores["gain"] == pytest.approx((trained - uncontrolled) / abs(uncontrolled))
     stored = Run.open(out).evaluation
     assert stored["trained"].mean == pytest.approx(trained)
-    repeated = json.loads(
-        module("flowrl.evaluate", str(out), "--n-episodes", "4", "--json").stdout
-    )
+    repeated = json.loads(module("flowrl.evaluate", str(out), "--n-episodes", "4", "--json").stdout)
     assert repeated == scores
 
 
