@@ -60,7 +60,7 @@ def _progress(run: Run) -> dict[str, Any]:
     except ConfigError:  # Written by another version: the rest can be shown all the same.
         planned = None
     done = _last(run.iterations.get("transitions", np.zeros(0))) or 0
-    wall = float(np.nansum(run.seconds["total"])) if "total" in run.seconds else 0.0
+    wall = _seconds(run).get("total", 0.0)
     return {
         "updates": run.n_updates,
         "transitions": done,
@@ -73,7 +73,9 @@ def _progress(run: Run) -> dict[str, Any]:
 
 def _seconds(run: Run) -> dict[str, float]:
     """Return the seconds of the whole run by what they were spent on."""
-    return {name: float(np.nansum(values)) for name, values in run.seconds.items()}
+    with np.errstate(all="ignore"):
+        sums = {name: float(np.nansum(values)) for name, values in run.seconds.items()}
+    return {name: total if math.isfinite(total) else 0.0 for name, total in sums.items()}
 
 
 def _evaluation(run: Run) -> dict[str, Any] | None:
@@ -97,6 +99,13 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def _clean(text: str) -> str:
+    """Return a text from a file without what would steer the terminal or rich."""
+    return escape(
+        "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    )
+
+
 def _print(run: Run, summary: dict[str, Any]) -> None:
     console = Console()
     if not console.is_terminal:
@@ -108,7 +117,7 @@ def _print(run: Run, summary: dict[str, Any]) -> None:
 
 
 def _overview(summary: dict[str, Any]) -> RenderableType:
-    table = Table(title=escape(summary["path"]), title_justify="left", show_header=False)
+    table = Table(title=_clean(summary["path"]), title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     progress, last = summary["progress"], summary["last"]
@@ -132,7 +141,7 @@ def _overview(summary: dict[str, Any]) -> RenderableType:
         "commit": summary["git_commit"] or "-",
     }
     for name, value in rows.items():
-        table.add_row(name, escape(value))
+        table.add_row(name, _clean(value))
     return table
 
 
@@ -216,7 +225,7 @@ def _listing(run: Run) -> RenderableType:
         group = dataset.name.partition("/")[0]
         shape = "x".join(map(str, dataset.shape)) or "scalar"
         texts = (dataset.name, shape, dataset.dtype, dataset.unit, dataset.description)
-        table.add_row(*map(escape, texts))
+        table.add_row(*map(_clean, texts))
     return table
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 import h5py
 import numpy as np
@@ -17,14 +17,18 @@ from numpy.typing import NDArray
 
 from flowrl.config import ConfigError, RunConfig, from_toml
 from flowrl.config.names import shown
+from flowrl.isolation import CrashError, isolated
 from flowrl.quantities import CONTROLS, FORMAT, FORMAT_VERSION, POLICY
 
 Array = NDArray[Any]
 FloatArray = NDArray[np.float64]
 
+T = TypeVar("T")
+
 _TABLES = ("iterations", "seconds", "episodes")
 _ATTEMPTS = 5  # a reader may meet a writer halfway through a flush
 _PAUSE = 0.05  # s
+_PATIENCE = 20.0  # s for reading one file
 _RECENT = 10.0  # s since the last change, within which a writer may be at work
 
 
@@ -53,6 +57,10 @@ class RunAttributes:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Return the attributes of a results file; raise ResultError where it is none."""
+        return _guarded(path, lambda: cls._read(path))
+
+    @classmethod
+    def _read(cls, path: Path) -> Self:
         with _opened(path) as file:
             return cls._of(file)
 
@@ -76,12 +84,14 @@ class Control:
     @property
     def mean(self) -> float:
         """Return the mean return."""
-        return float(self.returns.mean())
+        with np.errstate(all="ignore"):
+            return float(self.returns.mean()) if len(self.returns) else float("nan")
 
     @property
     def std(self) -> float:
         """Return the standard deviation of the returns."""
-        return float(self.returns.std())
+        with np.errstate(all="ignore"):
+            return float(self.returns.std()) if len(self.returns) else float("nan")
 
 
 @dataclass(frozen=True)
@@ -116,12 +126,12 @@ class Run:
         path = Path(path)
         for _ in range(_ATTEMPTS - 1):
             try:
-                return cls._read(path)
+                return _guarded(path, lambda: cls._read(path))
             except ResultError:
                 if not _is_recent(path):
                     raise
                 time.sleep(_PAUSE)
-        return cls._read(path)
+        return _guarded(path, lambda: cls._read(path))
 
     @property
     def n_updates(self) -> int:
@@ -158,11 +168,19 @@ class Run:
                 seconds=_first(tables["seconds"], n_updates),
                 episodes=_first(tables["episodes"], _common_length(tables["episodes"])),
                 policy=_policy(policy),
-                policy_notes={name: _text(policy, name) for name in policy.attrs},
+                policy_notes={name: _text(policy, name) for name in _names(policy.attrs)},
                 evaluation=controls,
                 evaluation_notes=notes,
                 datasets=_datasets(file),
             )
+
+
+def _guarded(path: Path, read: Callable[[], T]) -> T:
+    """Read in a child process: on some damaged files the HDF5 library crashes, or never ends."""
+    try:
+        return isolated(read, _PATIENCE)
+    except CrashError as error:
+        raise ResultError(f"{path}: damaged: reading it ends HDF5 ({error})") from None
 
 
 @contextmanager
@@ -249,8 +267,13 @@ def _checked(group: Any, name: str) -> Any:
     return dataset
 
 
+def _names(owner: Any) -> list[str]:
+    # What is not UTF-8 comes as bytes, and is none of ours.
+    return [name for name in owner if isinstance(name, str)]
+
+
 def _table(file: Any, table: str) -> dict[str, Array]:
-    return {name: _column(file[table], name) for name in file[table]}
+    return {name: _column(file[table], name) for name in _names(file[table])}
 
 
 def _column(group: Any, name: str) -> Array:
@@ -276,7 +299,7 @@ def _first(table: Mapping[str, Array], n_rows: int) -> dict[str, Array]:
 
 def _policy(group: Any) -> dict[str, Array]:
     """Return the arrays of the policy, of the valid slot where there are two."""
-    arrays = {name: _array(group, name) for name in group}
+    arrays = {name: _array(group, name) for name in _names(group)}
     slot = int(np.argmax(arrays["updates"]))
     changing = {quantity.name for quantity in POLICY if quantity.changes}
     return {name: array[slot] if name in changing else array for name, array in arrays.items()}
@@ -292,7 +315,7 @@ def _evaluation(file: Any) -> tuple[dict[str, Control], dict[str, float | str]]:
         if name in group
     }
     notes: dict[str, float | str] = {}
-    for name in group.attrs:
+    for name in _names(group.attrs):
         value = group.attrs[name]
         notes[name] = value if isinstance(value, str) else float(value)
     return controls, notes
@@ -304,7 +327,7 @@ def _datasets(file: Any) -> tuple[DatasetInfo, ...]:
     def note(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset):
             texts = [str(item.attrs.get(key, "")) for key in ("unit", "description")]
-            found.append(DatasetInfo(name, tuple(item.shape or ()), str(item.dtype), *texts))
+            found.append(DatasetInfo(str(name), tuple(item.shape or ()), str(item.dtype), *texts))
 
     file.visititems(note)
     return tuple(found)
