@@ -2,7 +2,7 @@
 #pragma once
 
 #include "accel/kernels.hpp"
-#include "simd.hpp"
+#include "activations.hpp"
 
 namespace accel {
 namespace ACCEL_VARIANT {
@@ -14,6 +14,7 @@ struct Tiles {
   const float* a;
   const float* b;
   const float* bias;
+  const float* y;
   float* c;
   int n_valid;  // columns of C that may be written
   int count;
@@ -43,6 +44,25 @@ ACCEL_INLINE void add_product(Vec (&c)[R][V], int n_depth, const float* a, int64
   }
 }
 
+template <Activation kind, int R, int V>
+ACCEL_INLINE void differentiate_tile_as(Vec (&c)[R][V], const float* y, int64_t y_stride) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v)
+      c[r][v] = derivative<kind>(load(y + r * y_stride + v * kLanes), c[r][v]);
+}
+
+template <int R, int V>
+ACCEL_INLINE void differentiate_tile(int kind, Vec (&c)[R][V], const float* y, int64_t y_stride) {
+  switch (static_cast<Activation>(kind)) {
+    case Activation::relu: return differentiate_tile_as<Activation::relu>(c, y, y_stride);
+    case Activation::tanh: return differentiate_tile_as<Activation::tanh>(c, y, y_stride);
+    case Activation::sigmoid: return differentiate_tile_as<Activation::sigmoid>(c, y, y_stride);
+    default: return;
+  }
+}
+
 template <int R, int V>
 void multiply_tiles(const Gemm& g, Tiles t) {
   const Gemm l = g;  // no store can change a local copy
@@ -60,6 +80,7 @@ void multiply_tiles(const Gemm& g, Tiles t) {
 #pragma GCC unroll 8
         for (int v = 0; v < V; ++v) c[r][v] = load(t.c + r * l.c_stride + v * kLanes);
     add_product(c, l.n_depth, t.a, l.a_row_stride, l.a_depth_stride, t.b, l.b_depth_stride);
+    if (l.y != nullptr) differentiate_tile(l.activation, c, t.y, l.y_stride);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
@@ -71,6 +92,7 @@ void multiply_tiles(const Gemm& g, Tiles t) {
       }
     t.a += R * l.a_row_stride;
     t.c += R * l.c_stride;
+    if (l.y != nullptr) t.y += R * l.y_stride;
   }
 }
 
@@ -102,7 +124,8 @@ inline void multiply(int n_rows, int n_vectors, const Gemm& g, const Tiles& t) {
 inline int multiply_single_row(const Gemm& g, int available) {
   int column = 0;
   for (; g.n_columns - column >= 8 * kLanes; column += 8 * kLanes)
-    multiply_tiles<1, 8>(g, {g.a, g.b + column, g.bias, g.c + column, available - column, 1});
+    multiply_tiles<1, 8>(g, {g.a, g.b + column, g.bias, g.y, g.c + column,
+                             available - column, 1});
   return column;
 }
 
@@ -119,11 +142,13 @@ inline void gemm(const Gemm& g) {
     const int n_vectors = left < kPanelVectors ? left : kPanelVectors;
     const float* b = g.b_packed ? g.b + column / width * g.b_panel_stride : g.b + column;
     const float* bias = g.start == Start::bias ? g.bias + column : nullptr;
-    Tiles t{g.a, b, bias, g.c + column, available - column, n_high};
+    const float* y = g.y != nullptr ? g.y + column : nullptr;
+    Tiles t{g.a, b, bias, y, g.c + column, available - column, n_high};
     if (n_high > 0) multiply(low + 1, n_vectors, g, t);
     const int done = n_high * (low + 1);
     t.a += done * g.a_row_stride;
     t.c += done * g.c_stride;
+    if (g.y != nullptr) t.y += done * g.y_stride;
     t.count = n_tiles - n_high;
     multiply(low, n_vectors, g, t);
   }

@@ -161,13 +161,15 @@ void Mlp::read_outputs(int n_rows, float* columns, int stride) const {
   }
 }
 
-void Mlp::backward(int n_rows, const float* columns, int stride, int set, bool first) {
+void Mlp::backward(int n_rows, const float* columns, int stride, const Segment* segments,
+                   int n_segments) {
   for (size_t l = 0; l < blocks_.size(); ++l) prepare_gradient(l, n_rows, columns, stride);
   for (size_t l = blocks_.size(); l-- > 0;) {
     Block& block = blocks_[l];
-    kernels_->differentiate(int(block.activation), block.output.data(), block.d.data(),
-                            block.stride, n_rows, network_.layers[l].n_out);
-    weight_gradient(l, n_rows, gradients_.data() + set * set_stride_, first);
+    if (!block.single_reader)  // else its reader did it on the way
+      kernels_->differentiate(int(block.activation), block.output.data(), block.d.data(),
+                              block.stride, n_rows, network_.layers[l].n_out);
+    for (int i = 0; i < n_segments; ++i) weight_gradient(l, segments[i]);
     if (network_.layers[l].source >= 0) source_gradient(l, n_rows);
   }
 }
@@ -186,37 +188,42 @@ void Mlp::prepare_gradient(size_t l, int n_rows, const float* columns, int strid
 }
 
 // dW = x^T d, db = sum of d
-void Mlp::weight_gradient(size_t l, int n_rows, float* gradient, bool first) {
+void Mlp::weight_gradient(size_t l, const Segment& segment) {
   const Layer& layer = network_.layers[l];
-  Block& block = blocks_[l];
+  const Block& block = blocks_[l];
+  float* gradient = gradients_.data() + segment.set * set_stride_;
+  const float* d = block.d.data() + segment.row * block.stride;
+  kernels_->sum_rows(d, block.stride, segment.n_rows, layer.n_out,
+                     gradient + network_.bias_offset(l), !segment.first);
   float* dw = gradient + network_.weight_offsets[l];
-  kernels_->sum_rows(block.d.data(), block.stride, n_rows, layer.n_out,
-                     gradient + network_.bias_offset(l), !first);
-  if (block.narrow) return narrow_weight_gradient(l, n_rows, dw, first);
+  if (block.narrow) return narrow_weight_gradient(l, segment, dw);
   Gemm g{};
-  g.n_rows = layer.n_in, g.n_columns = layer.n_out, g.n_depth = n_rows;
+  g.n_rows = layer.n_in, g.n_columns = layer.n_out, g.n_depth = segment.n_rows;
   g.a = source(l, &g.a_depth_stride), g.a_row_stride = 1;
-  g.b = block.d.data(), g.b_depth_stride = block.stride;
+  g.a += segment.row * g.a_depth_stride;
+  g.b = d, g.b_depth_stride = block.stride;
   g.c = dw, g.c_stride = layer.n_out;
-  g.start = first ? Start::zero : Start::accumulate;
+  g.start = segment.first ? Start::zero : Start::accumulate;
   kernels_->gemm(g);
 }
 
 // Few outputs: dW^T = d^T x, so that the vectors lie along the inputs.
-void Mlp::narrow_weight_gradient(size_t l, int n_rows, float* dw, bool first) {
+void Mlp::narrow_weight_gradient(size_t l, const Segment& segment, float* dw) {
   const Layer& layer = network_.layers[l];
-  Block& block = blocks_[l];
+  const Block& block = blocks_[l];
   const int64_t stride = round_up(layer.n_in, kPad);
-  if (!first)
+  if (!segment.first)
     for (int j = 0; j < layer.n_out; ++j)
       for (int k = 0; k < layer.n_in; ++k)
         narrow_[size_t(j * stride + k)] = dw[int64_t{k} * layer.n_out + j];
   Gemm g{};
-  g.n_rows = layer.n_out, g.n_columns = layer.n_in, g.n_depth = n_rows;
-  g.a = block.d.data(), g.a_row_stride = 1, g.a_depth_stride = block.stride;
+  g.n_rows = layer.n_out, g.n_columns = layer.n_in, g.n_depth = segment.n_rows;
+  g.a = block.d.data() + segment.row * block.stride;
+  g.a_row_stride = 1, g.a_depth_stride = block.stride;
   g.b = source(l, &g.b_depth_stride);
+  g.b += segment.row * g.b_depth_stride;
   g.c = narrow_.data(), g.c_stride = stride, g.c_padded = true;
-  g.start = first ? Start::zero : Start::accumulate;
+  g.start = segment.first ? Start::zero : Start::accumulate;
   kernels_->gemm(g);
   for (int j = 0; j < layer.n_out; ++j)
     for (int k = 0; k < layer.n_in; ++k)
@@ -238,7 +245,13 @@ void Mlp::source_gradient(size_t l, int n_rows) {
   // Beyond the last column lies padding only if nobody else's columns follow, and only up to the row's end.
   g.c_padded = layer.begin + layer.n_in == network_.layers[size_t(layer.source)].n_out &&
                layer.begin + round_up(layer.n_in, kernels_->lanes) <= to.stride;
-  g.start = to.single_reader ? Start::zero : Start::accumulate;
+  if (to.single_reader) {
+    g.start = Start::zero;
+    g.y = to.output.data() + layer.begin, g.y_stride = to.stride;
+    g.activation = int(to.activation);
+  } else {
+    g.start = Start::accumulate;
+  }
   kernels_->gemm(g);
 }
 

@@ -88,7 +88,8 @@ void accumulate_sets(const FixedPoint& arguments) {
       const float x = f.values[s * f.set_stride + j];
       bits = magnitude_bits(x) > bits ? magnitude_bits(x) : bits;
       const double shifted = static_cast<double>(x) * f.scale + kRound;
-      f.sum[j] += static_cast<int64_t>(bits_of(shifted) - bits_of(kRound));
+      const uint64_t term = bits_of(shifted) - bits_of(kRound);
+      f.sum[j] = static_cast<int64_t>(static_cast<uint64_t>(f.sum[j]) + term);
     }
     __builtin_memcpy(f.largest + s, &bits, 4);
   }

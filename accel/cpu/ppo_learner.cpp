@@ -163,58 +163,90 @@ void PpoLearner::gradient(const int64_t* rows, const int64_t* chunk_offsets, int
   std::memset(accumulators, 0, size_t(n_accumulators()) * sizeof(int64_t));
   pack(true);
   block_.scale = float(1.0 / double(n_minibatch));
-  for (int64_t c = 0; c < n_chunks; ++c)
-    if (chunk_offsets[c + 1] > chunk_offsets[c]) {
-      chunk(rows + chunk_offsets[c], chunk_offsets[c + 1] - chunk_offsets[c],
-            accumulators + n_parameters());
-      if (++n_sets_ == kMaxSets) flush(accumulators);
-    }
+  for (int64_t chunk = 0; chunk < n_chunks;) {
+    chunk = add_chunks(rows, chunk_offsets, chunk, n_chunks);
+    if (n_sets_ == kMaxSets) flush(accumulators);
+  }
   flush(accumulators);
 }
 
-void PpoLearner::chunk(const int64_t* rows, int64_t n_rows, int64_t* words) {
-  sums_ = {};
-  const int64_t n_blocks = (n_rows + mlps_[0].max_rows() - 1) / mlps_[0].max_rows();
-  int64_t row = 0;
-  for (int64_t b = 0; b < n_blocks; ++b) {
-    const int n = int((n_rows - row + n_blocks - b - 1) / (n_blocks - b));
-    gather(rows + row, n);
-    actor_block(n, b == 0);
-    critic_block(n, b == 0);
-    row += n;
+// Takes as many whole chunks as fit one block, or one larger chunk; returns the next one.
+int64_t PpoLearner::add_chunks(const int64_t* rows, const int64_t* chunk_offsets, int64_t chunk,
+                               int64_t n_chunks) {
+  const int64_t begin = chunk_offsets[chunk];
+  const int max_rows = mlps_[0].max_rows();
+  if (chunk_offsets[chunk + 1] - begin > max_rows) {
+    add_large_chunk(rows + begin, chunk_offsets[chunk + 1] - begin);
+    return chunk + 1;
   }
-  word(words, Word::n_chunks) += 1;
-  word(words, Word::n_rows) += n_rows;
-  add_statistics(words);
+  Segment segments[kMaxSets];
+  int n_segments = 0, n_rows = 0;
+  for (; chunk < n_chunks && chunk_offsets[chunk + 1] - begin <= max_rows && n_sets_ < kMaxSets;
+       ++chunk) {
+    const int n = int(chunk_offsets[chunk + 1] - chunk_offsets[chunk]);
+    if (n == 0) continue;
+    sums_[size_t(n_sets_)] = {};
+    segments[n_segments++] = {n_rows, n, n_sets_++, true};
+    n_rows += n;
+  }
+  if (n_segments > 0) add_block(rows + begin, n_rows, segments, n_segments);
+  return chunk;
 }
 
-void PpoLearner::actor_block(int n_rows, bool first) {
+void PpoLearner::add_large_chunk(const int64_t* rows, int64_t n_rows) {
+  sums_[size_t(n_sets_)] = {};
+  const int64_t n_blocks = (n_rows + mlps_[0].max_rows() - 1) / mlps_[0].max_rows();
+  for (int64_t block = 0; block < n_blocks; ++block) {
+    const int n = int((n_rows + n_blocks - block - 1) / (n_blocks - block));
+    const Segment segment{0, n, n_sets_, block == 0};
+    add_block(rows, n, &segment, 1);
+    rows += n;
+    n_rows -= n;
+  }
+  ++n_sets_;
+}
+
+void PpoLearner::add_block(const int64_t* rows, int n_rows, const Segment* segments,
+                           int n_segments) {
+  gather(rows, n_rows);
+  actor_block(segments, n_segments);
+  critic_block(segments, n_segments);
+}
+
+void PpoLearner::actor_block(const Segment* segments, int n_segments) {
   policy_distribution();
   kernels_->surrogate(block_, networks_[0].n_outputs);
-  mlps_[0].backward(n_rows, block_.d_log_probability, block_.stride, n_sets_, first);
-  for (int i = 0; i < n_rows; ++i) {
-    sums_.policy_loss += double(block_.loss[i]);
-    sums_.entropy += double(block_.entropy[i]);
-    sums_.kl += double(block_.kl[i]);
-    sums_.n_clipped += double(block_.clipped[i]);
+  mlps_[0].backward(block_.n_rows, block_.d_log_probability, block_.stride, segments, n_segments);
+  for (const Segment* s = segments; s != segments + n_segments; ++s) {
+    ChunkSums& sums = sums_[size_t(s->set)];
+    sums.n_rows += s->n_rows;
+    for (int i = s->row; i < s->row + s->n_rows; ++i) {
+      sums.policy_loss += double(block_.loss[i]);
+      sums.entropy += double(block_.entropy[i]);
+      sums.kl += double(block_.kl[i]);
+      sums.n_clipped += double(block_.clipped[i]);
+    }
   }
 }
 
 // loss = mean (V - target)^2 / 2
-void PpoLearner::critic_block(int n_rows, bool first) {
-  mlps_[1].forward(n_rows);
-  mlps_[1].read_outputs(n_rows, value_, stride_);
-  for (int i = 0; i < n_rows; ++i) {
-    const float error = value_[i] - value_target_[i];
-    value_[i] = error * block_.scale;
-    sums_.squared_error += double(error) * double(error);
-  }
-  mlps_[1].backward(n_rows, value_, stride_, n_sets_, first);
+void PpoLearner::critic_block(const Segment* segments, int n_segments) {
+  mlps_[1].forward(block_.n_rows);
+  mlps_[1].read_outputs(block_.n_rows, value_, stride_);
+  for (const Segment* s = segments; s != segments + n_segments; ++s)
+    for (int i = s->row; i < s->row + s->n_rows; ++i) {
+      const float error = value_[i] - value_target_[i];
+      value_[i] = error * block_.scale;
+      sums_[size_t(s->set)].squared_error += double(error) * double(error);
+    }
+  mlps_[1].backward(block_.n_rows, value_, stride_, segments, n_segments);
 }
 
 void PpoLearner::flush(int64_t* accumulators) {
   if (n_sets_ > 0)
     for (int network = 0; network < 2; ++network) add_gradients(network, accumulators);
+  for (int set = 0; set < n_sets_; ++set)
+    add_statistics(sums_[size_t(set)], accumulators + n_parameters());
   n_sets_ = 0;
 }
 
@@ -238,13 +270,15 @@ void PpoLearner::add_gradients(int network, int64_t* accumulators) const {
   }
 }
 
-void PpoLearner::add_statistics(int64_t* words) const {
-  const bool representable = add_pair(words, Word::policy_loss, sums_.policy_loss) &&
-                             add_pair(words, Word::squared_error, sums_.squared_error) &&
-                             add_pair(words, Word::entropy, sums_.entropy) &&
-                             add_pair(words, Word::kl, sums_.kl);
-  word(words, Word::n_clipped) += int64_t(sums_.n_clipped);
-  if (!representable) word(words, Word::non_finite) += 1;
+void PpoLearner::add_statistics(const ChunkSums& sums, int64_t* words) {
+  word(words, Word::n_chunks) += 1;
+  word(words, Word::n_rows) += sums.n_rows;
+  word(words, Word::n_clipped) += int64_t(sums.n_clipped);
+  const bool finite = add_pair(words, Word::policy_loss, sums.policy_loss) &&
+                      add_pair(words, Word::squared_error, sums.squared_error) &&
+                      add_pair(words, Word::entropy, sums.entropy) &&
+                      add_pair(words, Word::kl, sums.kl);
+  if (!finite) word(words, Word::non_finite) += 1;
 }
 
 }  // namespace accel

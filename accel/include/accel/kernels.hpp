@@ -22,6 +22,10 @@ struct Gemm {
   const float* bias;   // (n_columns padded to lanes), for Start::bias
   bool c_padded;       // C may be written up to the next multiple of the lanes
   bool b_packed;       // B is packed in panels (else row-major: any panel width will do)
+  // Where given, C is multiplied by the activation's derivative at its output y when it is stored.
+  const float* y;
+  int64_t y_stride;
+  int activation;
 };
 
 // C (n_rows, n_out) = bias + A (n_rows, n_in) B^T with B (n_out, n_in padded): for few outputs,

@@ -9,6 +9,13 @@
 
 namespace accel {
 
+// Rows of a block that belong together: their gradient by the weights goes to one set.
+struct Segment {
+  int row, n_rows;
+  int set;
+  bool first;  // sets the gradient instead of adding to it
+};
+
 class Mlp {
  public:
   // `deferred[l]`: the loss takes layer l's output before its activation and gives back the gradient
@@ -29,9 +36,10 @@ class Mlp {
   // Output columns of the block, columns (n_outputs, stride).
   void read_outputs(int n_rows, float* columns, int stride) const;
 
-  // Takes the gradient of the loss by the outputs (n_outputs, stride) and adds this block's share to
-  // the gradient by the weights in the given set (`first`: sets it).
-  void backward(int n_rows, const float* columns, int stride, int set, bool first);
+  // Takes the gradient of the loss by the outputs (n_outputs, stride); the segments share out the
+  // block's rows among the sets of gradients by the weights.
+  void backward(int n_rows, const float* columns, int stride, const Segment* segments,
+                int n_segments);
   const float* gradient() const { return gradients_.data(); }
   int64_t set_stride() const { return set_stride_; }
 
@@ -53,8 +61,8 @@ class Mlp {
   const float* source(size_t l, int64_t* stride) const;
   void forward_layer(size_t l, int n_rows);
   void prepare_gradient(size_t l, int n_rows, const float* columns, int stride);
-  void weight_gradient(size_t l, int n_rows, float* gradient, bool first);
-  void narrow_weight_gradient(size_t l, int n_rows, float* dw, bool first);
+  void weight_gradient(size_t l, const Segment& segment);
+  void narrow_weight_gradient(size_t l, const Segment& segment, float* dw);
   void source_gradient(size_t l, int n_rows);
 
   Network network_;

@@ -86,6 +86,7 @@ class PpoLearner {
 
  private:
   struct ChunkSums {
+    int64_t n_rows;
     double policy_loss, squared_error, entropy, kl, n_clipped;
   };
 
@@ -93,12 +94,15 @@ class PpoLearner {
   void pack(bool for_backward);
   void gather(const int64_t* rows, int n_rows);
   void policy_distribution();
-  void chunk(const int64_t* rows, int64_t n_rows, int64_t* words);
-  void actor_block(int n_rows, bool first);
-  void critic_block(int n_rows, bool first);
+  int64_t add_chunks(const int64_t* rows, const int64_t* chunk_offsets, int64_t chunk,
+                     int64_t n_chunks);
+  void add_large_chunk(const int64_t* rows, int64_t n_rows);
+  void add_block(const int64_t* rows, int n_rows, const Segment* segments, int n_segments);
+  void actor_block(const Segment* segments, int n_segments);
+  void critic_block(const Segment* segments, int n_segments);
   void flush(int64_t* accumulators);
   void add_gradients(int network, int64_t* accumulators) const;
-  void add_statistics(int64_t* words) const;
+  static void add_statistics(const ChunkSums& sums, int64_t* words);
   PpoStep statistics(const int64_t* words) const;
   bool settle_exponent(int network, const int64_t* words);
   void adam(int network, const int64_t* sum, double norm, double rate_factor);
@@ -121,8 +125,8 @@ class PpoLearner {
   float* value_target_;     // (stride)
   float* value_;            // (stride), then its gradient
   PpoBlock block_{};
-  ChunkSums sums_{};
-  int n_sets_ = 0;  // chunks whose gradients wait to be added up
+  std::array<ChunkSums, kMaxSets> sums_{};
+  int n_sets_ = 0;  // chunks whose gradients and sums wait to be added up
   mutable std::mutex mutex_;
 };
 
