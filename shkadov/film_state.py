@@ -1,4 +1,4 @@
-"""All films of an environment as one block of arrays."""
+"""All films of an environment as one block of arrays, in the form numba takes."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ Layout. The moving nodes 1 .. n_nodes-2 are cut into LANES equal stretches, and 
 nodes at the same place of every stretch. A node's neighbours are then in the rows before and
 after, in the same lane: no vector straddles, and each is loaded once per step. Two rows before and
 three rows after the nodes repeat the ends of the adjacent stretches; there also lie the inlet, the
-outlet and the ghosts of the extrapolation. A film is an array (n_rows, FIELDS, LANES).
+outlet and the ghosts of the extrapolation. A film is an array (n_rows, FIELDS, LANES). numba
+compiles the constants below into the solver.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ def minmod(a: Vector, b: Vector, zero: Vector) -> Vector:
     return high(low(a, zero), low(high(a, zero), b))
 
 
-# No nnan or ninf: the blow-up check must see NaN and infinity. Contraction to fused multiply-adds
-# is the same in every lane, so a film's bits do not depend on its neighbours in a batch.
+# Every sum here has one product at most, so there is one way to contract it to a fused
+# multiply-add: a film's bits depend neither on its lane nor on what this is inlined into.
 @njit(nogil=True, cache=True, error_model="numpy")
 def take_step(film: Float64Array, factors: Float64Array, first: int, lane_rows: int) -> None:
     """Take one time step of all moving nodes in place, in one pass with one division a node.
@@ -268,6 +268,7 @@ def begin_episode(state: FilmState, film: int, start: int) -> None:
         nodes[i] = begin[i]
     for j in range(old.size):
         old[j] = 0.0
+        state.jets[film, j] = 0.0
     clock[STEPS] = 0
     clock[NO_HISTORY] = 0
     clock[START] = start

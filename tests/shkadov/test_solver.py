@@ -229,7 +229,7 @@ def test_no_history_is_left_after_the_start_of_an_episode() -> None:
         solver.begin_episode(state, 0, 0)
         for _ in range(5):
             act(state, 0.3)
-    for name in ("films", "generators", "old_actions", "observations"):
+    for name in ("films", "generators", "old_actions", "observations", "jets"):
         np.testing.assert_array_equal(getattr(fresh, name), getattr(used, name))
 
 
