@@ -299,9 +299,16 @@ def _first(table: Mapping[str, Array], n_rows: int) -> dict[str, Array]:
 
 def _policy(group: Any) -> dict[str, Array]:
     """Return the arrays of the policy, of the valid slot where there are two."""
-    arrays = {name: _array(group, name) for name in _names(group)}
-    slot = int(np.argmax(arrays["updates"]))
     changing = {quantity.name for quantity in POLICY if quantity.changes}
+    for _ in range(_ATTEMPTS):
+        before = _array(group, "updates")
+        arrays = {name: _array(group, name) for name in _names(group)}
+        # A writer marks the other slot before it touches this one: unmoved marks, untouched slot.
+        if np.array_equal(before, _array(group, "updates")):
+            break
+    else:
+        raise ValueError("the policy changes while it is read")
+    slot = int(np.argmax(before))
     return {name: array[slot] if name in changing else array for name, array in arrays.items()}
 
 
