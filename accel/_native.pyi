@@ -36,7 +36,16 @@ class PpoStep:
     def n_non_finite_chunks(self) -> int: ...
 
 class PpoLearner:
-    """Learn a policy and a value function by proximal policy optimisation."""
+    """Learn a policy and a value function by proximal policy optimisation.
+
+    loss = -mean min(r A, clip(r, 1 - c, 1 + c) A) - entropy_coefficient mean H, and mean
+    (V - target)^2 / 2 for the value function (Schulman et al. 2017). The networks are layer tables
+    (see `accel`). A "gaussian" actor makes the means, then the standard deviations, these by layers
+    that end in a sigmoid and make nothing else; a "categorical" one makes logits.
+
+    Each network has its own gradient clipping, learning rate and Adam. `variant` picks the
+    instruction set (see `variants`), the best one unless named.
+    """
 
     def __init__(
         self,
@@ -54,17 +63,30 @@ class PpoLearner:
         variant: str = "",
     ) -> None: ...
     @property
-    def n_parameters(self) -> int: ...
+    def n_parameters(self) -> int:
+        """Number of weights, the actor's and the critic's."""
+
     @property
-    def n_accumulators(self) -> int: ...
+    def n_accumulators(self) -> int:
+        """Length of the sums: the gradient, then statistics and flags."""
+
     @property
-    def n_steps(self) -> int: ...
+    def n_steps(self) -> int:
+        """Optimiser steps applied."""
+
     @property
-    def n_skipped(self) -> int: ...
+    def n_skipped(self) -> int:
+        """Steps left out because a gradient or a loss was not finite."""
+
     @property
-    def variant(self) -> str: ...
-    def parameters(self) -> Float32Array: ...
-    def load_parameters(self, flat: Float32Array) -> None: ...
+    def variant(self) -> str:
+        """Instruction set in use."""
+
+    def parameters(self) -> Float32Array:
+        """Return a copy of the flat parameters: the actor's weights, then the critic's."""
+
+    def load_parameters(self, flat: Float32Array) -> None:
+        """Take over flat parameters; the optimiser's moments stay."""
     def load_batch(
         self,
         observations: Float32Array,
@@ -72,25 +94,60 @@ class PpoLearner:
         advantages: Float32Array,
         value_targets: Float32Array,
         log_probabilities: Float32Array | None = None,
-    ) -> None: ...
-    def log_probabilities(
-        self, observations: Float32Array, actions: Float32Array
-    ) -> Float32Array: ...
-    def values(self, observations: Float32Array) -> Float32Array: ...
+    ) -> None:
+        """Copy the transitions that `gradient` picks rows of.
+
+        observations (n_rows, n_observations) as the networks see them; actions as sampled, one
+        column a dimension, or one column that holds the index; the rest (n_rows,).
+        log_probabilities are those of the policy that acted. Left out, they are computed here, by
+        the present parameters: then, as with those `log_probabilities` gave when the policy acted,
+        the first ratio is exactly 1.
+        """
+
+    def log_probabilities(self, observations: Float32Array, actions: Float32Array) -> Float32Array:
+        """Return the log-probability (density) of each action: (n_rows,)."""
+
+    def values(self, observations: Float32Array) -> Float32Array:
+        """Return the critic's value of each observation: (n_rows,)."""
     def gradient(
         self,
         rows: Int64Array,
         chunk_offsets: Int64Array,
         n_minibatch: int,
         accumulators: Int64Array,
-    ) -> None: ...
-    def apply(self, accumulators: Int64Array, learning_rate_factor: float = 1.0) -> PpoStep: ...
-    def state(self) -> dict[str, NDArray[Any]]: ...
-    def load_state(self, state: dict[str, NDArray[Any]]) -> None: ...
+    ) -> None:
+        """Overwrite `accumulators` with the sums over chunks of rows.
+
+        Chunk c is rows[chunk_offsets[c]:chunk_offsets[c + 1]]; n_minibatch counts the rows of the
+        whole minibatch, those of other ranks too. A chunk's gradient is summed in float32 and added
+        as 64-bit integers; its bits depend on its rows and the parameters alone. So accumulators
+        may be added over any number of ranks, and the sum is the same however chunks were dealt
+        out. At most 4096 chunks may meet in one sum.
+        """
+    def apply(self, accumulators: Int64Array, learning_rate_factor: float = 1.0) -> PpoStep:
+        """Step the optimiser with the sums over all ranks, the same bits on each.
+
+        status "applied"; "recompute": the integers' unit was too fine or too coarse and has been
+        changed, nothing else: call `gradient` and `apply` again; "non_finite": a chunk had a NaN or
+        an infinity, the step is skipped and counted.
+        """
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return copies of all that a step changes: parameters, moments, counters, exponents."""
+
+    def load_state(self, state: dict[str, NDArray[Any]]) -> None:
+        """Take over what `state` returned."""
 
 def forward(
     layers: Int32Array, weights: Float32Array, inputs: Float32Array, variant: str = ""
-) -> Float32Array: ...
-def elementary(function: str, x: Float32Array, variant: str = "") -> Float32Array: ...
-def multiply_adds(n: int, variant: str = "") -> float: ...
-def variants() -> list[str]: ...
+) -> Float32Array:
+    """Evaluate a network on rows: (n_rows, n_inputs) -> (n_rows, n_outputs)."""
+
+def elementary(function: str, x: Float32Array, variant: str = "") -> Float32Array:
+    """Evaluate exp, log, log1p_unit (0 <= x <= 1), tanh or sigmoid as the kernels do."""
+
+def multiply_adds(n: int, variant: str = "") -> float:
+    """Do n rounds of independent multiply-adds; return how many operations that were."""
+
+def variants() -> list[str]:
+    """Name the instruction sets this build has and this processor runs, best first."""
