@@ -106,7 +106,8 @@ def _clean(text: str) -> str:
     )
 
 
-def _print(run: Run, summary: dict[str, Any]) -> None:
+def show(run: Run, summary: dict[str, Any]) -> None:
+    """Print the tables of a run."""
     console = Console()
     if not console.is_terminal:
         console.width = _WIDTH
@@ -237,7 +238,7 @@ def command(arguments: Sequence[str]) -> int:
     if options.json:
         sys.stdout.write(json.dumps(summary, allow_nan=False) + "\n")
     else:
-        _print(run, summary)
+        show(run, summary)
     return 0
 
 

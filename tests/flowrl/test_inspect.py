@@ -1,0 +1,226 @@
+"""Reading results files of any state and origin, and showing them."""
+
+import json
+import os
+import time
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from flowrl import inspect
+from flowrl.config import BOOTSTRAPS, PpoConfig
+from flowrl.inspect import summarise
+from flowrl.isolation import CrashError, isolated
+from flowrl.results import ResultError, Run
+from tests.flowrl.recording import append, config, create, make_run
+from tests.launch import module
+
+EVALUATION = {"trained": np.array([-0.2, -0.3]), "uncontrolled": np.array([-1.4, -1.2])}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "run.h5"
+    settings = config(seed=3, bootstrap=BOOTSTRAPS[1], ppo=PpoConfig(clip=0.1))
+    return make_run(path, [-2.0, -1.0, -0.5], settings, EVALUATION)
+
+
+def text_of(path, capsys):
+    assert inspect.command([str(path)]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_tables_show_what_matters(finished, capsys):
+    text = text_of(finished, capsys)
+    for part in ("finished", "ppo on shkadov:Shkadov-v0, seed 3", "300 of 200,000", "-0.5",
+                 "bootstrap=eoe", "ppo.clip=0.1", "-0.2500", "-1.3000", "50.0%", "1.50 s",
+                 "collect", "50.0%", "iterations/entropy", "nat", "3", "policy/weights", "2x100",
+                 "return of the latest episodes", "python -m flowrl.train"):  # fmt: skip
+        assert part.replace("1.50 s", "1.5 s") in text, part
+    assert "learning_rate" not in text  # at its default
+
+
+def test_json_holds_the_same(finished):
+    done = module("flowrl.inspect", str(finished), "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    summary = json.loads(done.stdout)
+    assert summary["status"] == "finished"
+    assert summary["progress"]["transitions"] == 300
+    assert summary["progress"]["episodes"] == 2 + 3 + 4
+    assert summary["last"]["score_mean"] == -0.5
+    assert summary["last"]["entropy"] is None
+    assert summary["seconds"]["total"] == 1.5
+    assert summary["evaluation"]["trained"] == {"mean": -0.25, "std": pytest.approx(0.05), "n": 2}
+    assert summary["evaluation"]["gain"] == 0.5
+    assert {"name", "shape", "dtype", "unit", "description"} == set(summary["datasets"][0])
+
+
+def test_a_run_in_progress_and_an_empty_one(tmp_path, capsys):
+    recorder = create(tmp_path / "run.h5")
+    assert "no episode has ended yet" in text_of(tmp_path / "run.h5", capsys)
+    append(recorder, 1, float("nan"))
+    assert "running, or killed" in text_of(tmp_path / "run.h5", capsys)
+    json.dumps(summarise(Run.open(tmp_path / "run.h5")), allow_nan=False)
+    recorder.finish("finished")
+
+
+def test_a_configuration_of_another_version_is_shown_all_the_same(tmp_path, capsys):
+    path = make_run(tmp_path / "run.h5", [1.0])
+    with h5py.File(path, "r+") as file:
+        file.attrs["config"] = "from_the_future = 3"
+    assert "from_the_future=3" in text_of(path, capsys)
+    with pytest.raises(ResultError, match="configuration can't be used"):
+        _ = Run.open(path).config
+
+
+def test_texts_of_a_stranger_do_not_reach_the_terminal_raw(tmp_path, capsys):
+    path = make_run(tmp_path / "run.h5", [1.0])
+    with h5py.File(path, "r+") as file:
+        file.attrs["command"] = "\x1b[2J[bold]\n"
+        file["iterations/\x1b[31m"] = np.zeros(1)
+    text = text_of(path, capsys)
+    assert "\x1b" not in text
+    assert "[bold]" in text
+
+
+def foreign(path):
+    h5py.File(path, "w").close()
+
+
+def newer(path):
+    make_run(path, [1.0])
+    with h5py.File(path, "r+") as file:
+        file.attrs["format_version"] = 99
+
+
+def cut_short(path):
+    make_run(path, [1.0])
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def without(name):
+    def make(path):
+        make_run(path, [1.0])
+        with h5py.File(path, "r+") as file:
+            if name in file.attrs:
+                del file.attrs[name]
+            else:
+                del file[name]
+
+    return make
+
+
+def holding(name, values):
+    def make(path):
+        make_run(path, [1.0])
+        with h5py.File(path, "r+") as file:
+            if name in file:
+                del file[name]
+            file.create_dataset(name, data=values, maxshape=np.shape(values))
+
+    return make
+
+
+def sparse(path):
+    """Claim a terabyte in a small file."""
+    make_run(path, [1.0])
+    with h5py.File(path, "r+") as file:
+        file.create_dataset("policy/huge", (2**40,), "u1", chunks=(2**20,))
+
+
+def bent(path):
+    """Point to a file elsewhere."""
+    make_run(path, [1.0])
+    with h5py.File(path, "r+") as file:
+        file["policy/elsewhere"] = h5py.ExternalLink("/etc/passwd", "/")
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda _: None, "no such file"),
+        (lambda path: path.mkdir(), "not a file"),
+        (lambda path: path.touch(), "empty"),
+        (lambda path: path.write_text("hello"), "not an HDF5 file"),
+        (foreign, "not a flowrl run"),
+        (newer, "newer flowrl"),
+        (cut_short, "cut short"),
+        (without("versions"), "versions"),
+        (without("policy"), "policy"),
+        (without("iterations"), "iterations"),
+        (holding("iterations/entropy", np.zeros((2, 2))), "one dimension"),
+        (holding("policy/weights", np.array([b"x"])), "numbers"),
+        (holding("policy/updates", np.zeros(0)), "damaged"),
+        (sparse, "more bytes"),
+        (bent, "damaged"),
+    ],
+)
+def test_files_that_cannot_be_used_are_refused_in_one_line(tmp_path, make, reason):
+    path = tmp_path / "run.h5"
+    make(path)
+    with pytest.raises(ResultError) as caught:
+        Run.open(path)
+    assert str(caught.value).startswith(str(path))
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_ends_with_two_and_one_line(tmp_path):
+    for arguments in ([], [str(tmp_path / "none.h5")], ["a.h5", "--jso"], ["a.h5", "b.h5"]):
+        done = module("flowrl.inspect", *arguments)
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert done.stderr.startswith("flowrl.inspect: error: ")
+        assert done.stderr.count("\n") == 1
+
+
+def mutate(content, data):
+    """Return the content of a file with some bytes changed, moved or cut off."""
+    content = bytearray(content)
+    places = st.integers(0, len(content) - 1)
+    for _ in range(data.draw(st.sampled_from([1, 1, 2, 20]))):
+        kind, place = data.draw(st.sampled_from(["byte", "block", "copy"])), data.draw(places)
+        if kind == "byte":
+            content[place] = data.draw(st.integers(0, 255))
+        elif kind == "block":
+            size = data.draw(st.sampled_from([4, 8, 64, 512]))
+            content[place : place + size] = bytes([data.draw(st.sampled_from([0, 1, 255]))]) * size
+        else:
+            source = data.draw(places)
+            content[place : place + 64] = content[source : source + 64]
+    if data.draw(st.integers(0, 9)) == 0:
+        del content[data.draw(places) :]
+    return bytes(content)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_damaged_file_is_shown_or_refused_in_one_line(finished, tmp_path, data):
+    path = tmp_path / "damaged.h5"
+    path.write_bytes(mutate(finished.read_bytes(), data))
+    os.utime(path, (0, 0))  # not recent: no second try
+    try:
+        run = Run.open(path)
+    except ResultError as caught:
+        message = str(caught)
+    else:
+        message = json.dumps(summarise(run), allow_nan=False)
+        with Console().capture():
+            inspect.show(run, summarise(run))
+    assert "\n" not in message
+
+
+def test_a_crash_stays_in_the_child():
+    with pytest.raises(CrashError, match="signal 6"):
+        isolated(os.abort, 10.0)
+    with pytest.raises(CrashError, match="does not end"):
+        isolated(lambda: time.sleep(60.0), 0.1)
+    with pytest.raises(CrashError, match="no answer"):
+        isolated(lambda: os._exit(0), 10.0)
+    with pytest.raises(ZeroDivisionError):
+        isolated(lambda: 1 // 0, 10.0)
+    assert isolated(lambda: np.arange(10**6), 10.0).sum() == sum(range(10**6))
