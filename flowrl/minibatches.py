@@ -18,6 +18,8 @@ from flowrl.trajectory import IntArray
 
 # Rows of a chunk: their activations fit the first-level cache.
 CHUNK_ROWS = 128
+# Chunks that one sum of 64-bit integers holds without overflow, each at its largest.
+MOST_CHUNKS = 4096
 
 
 @dataclass(frozen=True)

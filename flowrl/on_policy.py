@@ -18,11 +18,11 @@ from flowrl.agents.ppo import PpoAgent
 from flowrl.assessment import N_SUMS, Assessment, Moments, assess, normalised_advantages
 from flowrl.collector import EPISODE_COLUMNS, Collector
 from flowrl.comm import Communicator
-from flowrl.config import RunConfig
+from flowrl.config import ConfigError, RunConfig
 from flowrl.envs.interface import Interface
 from flowrl.envs.moments import RunningMoments, env_moments
 from flowrl.learners import Learner, Step, StepReport
-from flowrl.minibatches import Minibatch, Shuffler
+from flowrl.minibatches import CHUNK_ROWS, MOST_CHUNKS, Minibatch, Shuffler
 from flowrl.registry import LEARNERS, EnvironmentSource, load
 from flowrl.schedule import Collection, Schedule, share
 from flowrl.seeding import Stream, integer_seed
@@ -62,6 +62,7 @@ class OnPolicyTrainer:
         source = EnvironmentSource(config.env, config.env_args)
         self.interface = source.interface(config.n_envs)
         self.schedule = _schedule(config, self.interface)
+        _check_chunks(config, self.schedule)
         self.shares = share(config.n_envs, comm.size, self.interface.agents_per_group)
         self._stop = int(self.shares[: comm.rank + 1].sum())
         self._first = self._stop - int(self.shares[comm.rank])
@@ -241,6 +242,20 @@ def _schedule(config: RunConfig, interface: Interface) -> Schedule:
         interface.episode_steps,
         interface.agents_per_group,
     )
+
+
+def _check_chunks(config: RunConfig, schedule: Schedule) -> None:
+    """Refuse more chunks of gradients in one minibatch than fit one exact sum."""
+    first = next(schedule.collections())
+    for envs in first.updates:
+        rows = -(-first.lengths[envs] // config.ppo.n_minibatches)
+        n_chunks = int((-(-rows // CHUNK_ROWS)).sum())
+        if n_chunks > MOST_CHUNKS:
+            raise ConfigError(
+                f"--n-envs must leave at most {MOST_CHUNKS} chunks of {CHUNK_ROWS} rows of one "
+                f"environment in a minibatch, got {n_chunks}; use fewer environments, or more "
+                "--ppo.n-minibatches"
+            )
 
 
 def warm_up(trainer: OnPolicyTrainer) -> None:
