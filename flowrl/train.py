@@ -14,6 +14,7 @@ from flowrl.comm import Communicator, abort_on_error, connect
 from flowrl.config import ConfigError, RunConfig, error_line, from_toml, parse, to_toml
 from flowrl.on_policy import OnPolicyTrainer, TrainingError, warm_up
 from flowrl.plan import print_plan
+from flowrl.recorder import RecorderError
 from flowrl.session import open_session
 
 PROGRAM = "flowrl.train"
@@ -54,8 +55,8 @@ def _run(arguments: Sequence[str], comm: Communicator) -> int:
         with session:
             for report in trainer.updates():
                 session.add(report)
-    except TrainingError as error:
-        # Every rank sees the same sums, so every rank is here.
+    except (TrainingError, RecorderError) as error:
+        # Every rank sees the same sums, so every rank is here; the file is root's alone.
         if comm.rank == 0:
             _complain(error)
         return 1
