@@ -11,7 +11,6 @@ import dataclasses
 import json
 import math
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +18,12 @@ from typing import Any
 import gymnasium
 import numba
 import numpy as np
-import numpy.typing as npt
 from numba import types
 from rich.console import Console
 from rich.table import Table
 
+from accel import multiply_adds
+from flowrl.bench.timing import least_seconds
 from flowrl.config import parse_options
 from flowrl.config.options import check_fields, switch, whole
 
@@ -33,9 +33,7 @@ BATCH = 16
 # microseconds an action on one quiet core, for 1 jet
 TARGETS = {"paper": 10.0, "beacon": 100.0}
 AUTHORS = {"beacon": 1885.0}  # the authors' environment, on a quiet core of another machine
-_FLOPS_PER_NUMBER = 8  # in _multiply_add
-Float32Array = npt.NDArray[np.float32]
-Float64Array = npt.NDArray[np.float64]
+_N_PEAK = 200_000  # multiply-adds in one look at the core's peak
 
 
 @dataclass(frozen=True)
@@ -69,25 +67,6 @@ class FilmTimes:
         return self.gflops / self.peak_gflops
 
 
-@numba.njit(nogil=True, fastmath=True)
-def _multiply_add(x: Float64Array, a: float, b: float) -> float:
-    """Keep both fused multiply-add pipes busy: eight independent vector sums, one load each."""
-    s = 0.0
-    t = 0.0
-    for i in range(x.size):
-        s += x[i] * (x[i] * x[i] + a)
-        t += x[i] * (x[i] * a + b)
-    return s + t
-
-
-@numba.njit(nogil=True)
-def _run_peak(x: Float64Array, n: int) -> float:
-    total = 0.0
-    for k in range(n):
-        total += _multiply_add(x, 0.1 + 1e-9 * k, 0.2)
-    return total
-
-
 def _run_films(step: Any, state: Any, n_films: int, n: int, shape: tuple[int, int]) -> None:
     actions = np.zeros((1, shape[0]), np.float32)
     observations = np.zeros((1, shape[1]), np.float32)
@@ -114,52 +93,46 @@ def _compile_films(env: Any) -> Callable[[int], None]:
     return lambda n: run(film.compiled_step, film.compiled_state, n_films, n, shape)
 
 
-def _least_seconds(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    least = dict.fromkeys(calls, float("inf"))
-    for call in calls.values():
-        call()
-    for _ in range(repeats):
-        for name, call in calls.items():
-            begin = time.perf_counter()
-            call()
-            least[name] = min(least[name], time.perf_counter() - begin)
-    return least
-
-
 def measure(preset: str, n_jets: int, repeats: int) -> FilmTimes:
     """Time one preset of the film, and the core's peak beside it."""
-    alone = gymnasium.make_vec(ENV, num_envs=1, preset=preset, n_jets=n_jets)
-    batch = gymnasium.make_vec(ENV, num_envs=BATCH, preset=preset, n_jets=n_jets)
+    alone, batch = (
+        # A few start states do for a time, and are made in a second.
+        gymnasium.make_vec(
+            ENV, num_envs=n, preset=preset, n_jets=n_jets, n_starts=16, n_realisations=4
+        )
+        for n in (1, BATCH)
+    )
     alone.reset(seed=0)
     batch.reset(seed=0)
     run_alone, run_batch = _compile_films(alone), _compile_films(batch)
     actions = np.zeros(alone.action_space.shape or (), np.float32)
-    x = np.full(2048, 0.1)
     # Long enough that the 0.1 ms of handing a compiled function over does not count.
-    seconds = _least_seconds({"": lambda: run_alone(BATCH)}, 3)[""]
-    n, n_peak, n_python = BATCH * math.ceil(5e-3 / seconds), 20, 10
-    least = _least_seconds(
-        {
-            "alone": lambda: run_alone(n),
-            "batch": lambda: run_batch(n // BATCH),
-            "peak": lambda: _run_peak(x, n_peak),
-            "python": lambda: [alone.step(actions) for _ in range(n_python)],
-        },
+    (seconds,) = least_seconds([lambda: run_alone(BATCH)], 3)
+    n, n_python = BATCH * math.ceil(5e-3 / seconds), 10
+    in_loop, in_batch, at_peak, from_python = least_seconds(
+        [
+            lambda: run_alone(n),
+            lambda: run_batch(n // BATCH),
+            lambda: multiply_adds(_N_PEAK),
+            lambda: [alone.step(actions) for _ in range(n_python)],
+        ],
         repeats,
     )
     n_flops: int = alone.unwrapped.n_flops_per_action  # type: ignore[attr-defined]
     return FilmTimes(
         preset=preset,
         n_jets=n_jets,
-        alone_us=1e6 * least["alone"] / n,
-        batch_us=1e6 * least["batch"] / n,
-        step_us=1e6 * least["python"] / n_python,
-        gflops=1e-9 * n_flops * n / least["alone"],
-        peak_gflops=1e-9 * _FLOPS_PER_NUMBER * x.size * n_peak / least["peak"],
+        alone_us=1e6 * in_loop / n,
+        batch_us=1e6 * in_batch / n,
+        step_us=1e6 * from_python / n_python,
+        gflops=1e-9 * n_flops * n / in_loop,
+        # A vector holds half as many float64 numbers as float32 ones.
+        peak_gflops=0.5e-9 * multiply_adds(_N_PEAK) / at_peak,
     )
 
 
-def _print(measured: Sequence[FilmTimes]) -> None:
+def show(measured: Sequence[FilmTimes]) -> None:
+    """Print a table of what was measured."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     table = Table(title="The film on one core", title_justify="left")
     columns = (
@@ -185,7 +158,8 @@ def _print(measured: Sequence[FilmTimes]) -> None:
     console.print(table)
     console.print(
         "Operations counted: 38 a node and step, a minimum, a maximum and a division as one each; "
-        "observation, reward and jets are left out."
+        "observation, reward and jets are left out. The peak is that of fused multiply-adds, two "
+        "operations each."
     )
     for times in measured:
         if times.n_jets == 1 and times.preset in AUTHORS:
@@ -203,5 +177,5 @@ def command(arguments: Sequence[str]) -> int:
         rows = [{**dataclasses.asdict(m), "peak_share": m.peak_share} for m in measured]
         sys.stdout.write(json.dumps(rows, allow_nan=False) + "\n")
     else:
-        _print(measured)
+        show(measured)
     return 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from rich.table import Table
 
 from accel import multiply_adds, variants
 from flowrl.agents.ppo import PpoAgent
+from flowrl.bench.timing import least_seconds
 from flowrl.config import RunConfig, parse_options
 from flowrl.config.options import check_fields, switch, whole
 from flowrl.envs.interface import Interface
@@ -120,16 +120,6 @@ def _settled(learner: Learner, minibatch: Minibatch) -> IntArray:
     return accumulators
 
 
-def _least_seconds(calls: Sequence[Callable[[], object]], repeats: int) -> list[float]:
-    least = [float("inf")] * len(calls)
-    for _ in range(repeats):
-        for index, call in enumerate(calls):
-            begin = time.perf_counter()
-            call()
-            least[index] = min(least[index], time.perf_counter() - begin)
-    return least
-
-
 def _calls(learner: Learner, minibatch: Minibatch) -> list[Callable[[], object]]:
     """Return a gradient and an optimiser step as calls; the parameters stay where they are."""
     sums = _settled(learner, minibatch)
@@ -147,7 +137,7 @@ def measure(options: LearnerBenchOptions) -> tuple[list[LearnerTimes], float]:
     for name, size in cases:
         calls += _calls(_loaded(name, agent, n_rows), _minibatch(n_rows, size))
     n_peak = multiply_adds(_N_PEAK)
-    *seconds, peak_seconds = _least_seconds(
+    *seconds, peak_seconds = least_seconds(
         [*calls, lambda: multiply_adds(_N_PEAK)], options.repeats
     )
     peak = 1e-9 * n_peak / peak_seconds
