@@ -41,7 +41,7 @@ class FilmBenchOptions:
     """Time the film on one core."""
 
     n_jets: int = whole(1, "jets of the film", low=1, high=100)
-    repeats: int = whole(200, "measurements, of which the least counts", low=1)
+    repeats: int = whole(1000, "measurements, of which the least counts", low=1)
     json: bool = switch(False, "print one JSON object instead of a table")
 
     def __post_init__(self) -> None:
@@ -106,18 +106,21 @@ def measure(preset: str, n_jets: int, repeats: int) -> FilmTimes:
     batch.reset(seed=0)
     run_alone, run_batch = _compile_films(alone), _compile_films(batch)
     actions = np.zeros(alone.action_space.shape or (), np.float32)
-    # Long enough that the 0.1 ms of handing a compiled function over does not count.
+    # Windows of a millisecond slip between what else runs; handing a compiled function over takes a
+    # tenth of one, and is measured by itself to be taken off.
     (seconds,) = least_seconds([lambda: run_alone(BATCH)], 3)
-    n, n_python = BATCH * math.ceil(5e-3 / seconds), 10
-    in_loop, in_batch, at_peak, from_python = least_seconds(
+    n, n_python = BATCH * math.ceil(1e-3 / seconds), 10
+    in_loop, in_batch, in_call, at_peak, from_python = least_seconds(
         [
             lambda: run_alone(n),
             lambda: run_batch(n // BATCH),
+            lambda: run_alone(0),
             lambda: multiply_adds(_N_PEAK),
             lambda: [alone.step(actions) for _ in range(n_python)],
         ],
         repeats,
     )
+    in_loop, in_batch = in_loop - in_call, in_batch - in_call
     n_flops: int = alone.unwrapped.n_flops_per_action  # type: ignore[attr-defined]
     return FilmTimes(
         preset=preset,

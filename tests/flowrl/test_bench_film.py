@@ -10,7 +10,7 @@ from flowrl.config import ConfigError
 
 
 def test_the_film_is_timed_on_both_presets(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(["film", "--repeats", "1", "--json"]) == 0
+    assert command(["film", "--repeats", "5", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["preset"] for row in rows] == ["paper", "beacon"]
     for row in rows:
