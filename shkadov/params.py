@@ -30,6 +30,7 @@ POSITIVE: Final = (
     "start_spacing", "n_jets", "n_starts", "n_realisations",
 )  # fmt: skip
 NOT_NEGATIVE: Final = ("inlet_noise", "start_time", "start_seed")
+MIN_NODES: Final = 32  # the solver cuts a film into four pieces of a few nodes each
 # (whole, part): the part must fit into the whole a whole number of times.
 MULTIPLES: Final = (
     ("dt_action", "dt"), ("dt_ramp", "dt"), ("episode_time", "dt_action"),
@@ -234,6 +235,11 @@ def _check_multiples(film: FilmParams) -> None:
 
 
 def _check_jets(film: FilmParams) -> None:
+    if film.n_nodes < MIN_NODES:
+        raise ValueError(
+            f"film.L0 must be at least {film.L0 + MIN_NODES * film.dx - film.length:g}, so that "
+            f"the film has {MIN_NODES} nodes, got {film.L0:g}"
+        )
     half = 0.5 * film.jet_width
     first, last = film.jet_positions[0], film.jet_positions[-1]
     if film.jet_width > film.jet_spacing and film.n_jets > 1:

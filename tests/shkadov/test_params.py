@@ -78,7 +78,11 @@ def test_no_field_takes_what_is_no_finite_number(field: str, value: Number) -> N
         ({"n_jets": 2, "jet_width": 12.0}, ["jet_width", "jet_spacing = 10", "overlap", "12"]),
         ({"dt": 0.025}, ["film.dt must be at most 0.023", "largest stable", "dx = 0.5", "0.025"]),
         ({"dx": 0.1, "dt": 1e-4}, ["film.dx must be at least 0.155", "delta = 0.1", "0.1"]),
-        ({"L0": 1.0, "jet_spacing": 1.0, "first_jet": 1.0}, ["outside the domain"]),
+        (
+            {"L0": 2.0, "jet_spacing": 1.0, "first_jet": 2.0, "jet_width": 1.0, "l_obs": 1.0},
+            ["film.L0 must be at least 13", "32 nodes", "got 2"],
+        ),
+        ({"L0": 20.0, "jet_spacing": 1.0, "first_jet": 20.0}, ["outside the domain"]),
     ],
 )
 def test_a_refusal_names_field_rule_and_value(
