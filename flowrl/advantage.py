@@ -15,17 +15,14 @@ import numpy as np
 
 from flowrl.trajectory import BoolArray, Float64Array, IntArray, Trajectory
 
-BOOTSTRAPS = ("regular", "eoe", "pt")
-
 
 def ends(trajectory: Trajectory, bootstrap: str) -> BoolArray:
     """Mark the transitions whose target has no continuation: (n_envs, n_steps).
 
-    `regular` takes every end, of the clock and of the collection alike, for the end of the task;
-    `eoe` and `pt` only a true termination.
+    `regular` takes a time limit for the end of the task; `eoe` and `pt` only a true termination.
     """
     if bootstrap == "regular":
-        return trajectory.terminated | trajectory.truncated | trajectory.cut
+        return trajectory.terminated | trajectory.truncated
     return trajectory.terminated
 
 

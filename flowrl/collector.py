@@ -39,6 +39,11 @@ class Collector:
         self._environments.compile(self.policy)
 
     @property
+    def env_parameters(self) -> dict[str, object]:
+        """Return the numbers that the environments say they are made with."""
+        return self._environments.parameters
+
+    @property
     def n_blow_ups(self) -> IntArray:
         """Count each environment's blow-ups so far: (n_envs,)."""
         return self._environments.n_blow_ups

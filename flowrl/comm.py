@@ -7,6 +7,7 @@ this process, so a single process needs no MPI at all.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -90,8 +91,7 @@ class SerialCommunicator:
 
     def abort(self, code: int) -> None:
         """End this process at once."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush()
         os._exit(code)
 
 
@@ -176,8 +176,7 @@ class MpiCommunicator:
 
     def abort(self, code: int) -> None:
         """End all ranks at once."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush()
         # Give the launcher the time to pass on what this rank has just said: it drops the rest.
         time.sleep(0.3)
         self._world.Abort(code)
@@ -188,20 +187,35 @@ def launched_by_mpi() -> bool:
     return any(variable in os.environ for variable in _LAUNCHER_VARIABLES)
 
 
+def _launched_size() -> int | None:
+    """Return how many ranks the launcher says it started, where it says so."""
+    for variable in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"):
+        if os.environ.get(variable, "").isdigit():
+            return int(os.environ[variable])
+    return None
+
+
 def connect() -> Communicator:
     """Join the other ranks, if a launcher started any.
 
-    Raises CommunicatorError under a launcher without mpi4py.
+    Raises CommunicatorError where the ranks of a launcher cannot talk to each other.
     """
     if not launched_by_mpi():
         return SerialCommunicator()
     try:
-        return MpiCommunicator()
-    except ImportError as error:
+        comm = MpiCommunicator()
+    except (ImportError, RuntimeError) as error:
         raise CommunicatorError(
-            f"mpirun started this process, but mpi4py cannot be imported ({error}); "
+            f"mpirun started this process, but mpi4py cannot be used ({error}); "
             "install it with: pip install 'flowrl[mpi]', or run without mpirun"
         ) from error
+    launched = _launched_size()
+    if launched not in (None, comm.size):
+        raise CommunicatorError(
+            f"mpirun started {launched} ranks, but mpi4py sees {comm.size}: they belong to "
+            "different MPI libraries; use the mpirun of mpi4py's, or set MPI4PY_LIBMPI"
+        )
+    return comm
 
 
 def abort_on_error(comm: Communicator, error: BaseException) -> None:
@@ -210,6 +224,13 @@ def abort_on_error(comm: Communicator, error: BaseException) -> None:
     label = f"rank {comm.rank} of {comm.size}: " if comm.size > 1 else ""
     sys.stderr.write(f"flowrl: {label}ended by an exception\n{text}")
     comm.abort(1)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        # A full disk or a closed pipe behind it must not keep this rank from ending the job.
+        with contextlib.suppress(OSError):
+            stream.flush()
 
 
 def _affinity() -> set[int]:

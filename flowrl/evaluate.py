@@ -66,7 +66,8 @@ def _print_table(path: Path, summary: Mapping[str, Any]) -> None:
         table.add_row(name, f"{row['mean']:.4f}", f"{row['std']:.4f}", str(row["n"]))
     console = Console()
     console.print(table)
-    console.print(f"gain over no control: {100 * summary['gain']:.1f} % of its magnitude")
+    if summary["gain"] is not None:
+        console.print(f"gain over no control: {100 * summary['gain']:.1f} % of its magnitude")
 
 
 def command(arguments: Sequence[str]) -> int:
@@ -75,7 +76,7 @@ def command(arguments: Sequence[str]) -> int:
     evaluation = evaluate_run(options.run, options.n_episodes, options.seed)
     summary = _summary(evaluation)
     if options.json:
-        sys.stdout.write(json.dumps(summary) + "\n")
+        sys.stdout.write(json.dumps(summary, allow_nan=False) + "\n")
     else:
         _print_table(options.run, summary)
     if options.write:

@@ -15,7 +15,7 @@ from flowrl.agents.ppo import PpoAgent
 from flowrl.config import RunConfig
 from flowrl.networks import PolicyKind
 from flowrl.policies import PolicyArrays
-from flowrl.registry import EnvironmentSource
+from flowrl.registry import Environments, EnvironmentSource
 from flowrl.seeding import Stream, generator, integer_seed
 from flowrl.trajectory import BoolArray, Float32Array, Float64Array, Trajectory
 
@@ -37,11 +37,14 @@ class Evaluation:
     constant: float
 
     @property
-    def gain(self) -> float:
-        """Return the improvement over no control, relative to its score's magnitude [-]."""
+    def gain(self) -> float | None:
+        """Return the improvement over no control, relative to its score's magnitude [-].
+
+        None where no control scores zero: nothing to compare with.
+        """
         trained = float(self.returns["trained"].mean())
         uncontrolled = float(self.returns["uncontrolled"].mean())
-        return (trained - uncontrolled) / abs(uncontrolled) if uncontrolled else float("nan")
+        return (trained - uncontrolled) / abs(uncontrolled) if uncontrolled else None
 
 
 class Evaluator:
@@ -78,6 +81,12 @@ class Evaluator:
         """Return the undiscounted return of one episode in each environment: (n,)."""
         seeds = [integer_seed(self.seed, Stream.EVALUATION, i) for i in range(self._n)]
         environments = self.source.make(seeds, self.interface)
+        try:
+            return self._play(environments, policy, noise)
+        finally:
+            environments.close()
+
+    def _play(self, environments: Environments, policy: PolicyArrays, noise: Noise) -> Float64Array:
         returns, active = np.zeros(self._n), np.ones(self._n, np.bool_)
         block = self.interface.episode_steps or BLOCK_STEPS
         for step in range(0, MOST_STEPS, block):
@@ -89,7 +98,6 @@ class Evaluator:
             active &= ~_add_first_episode(trajectory, returns)
             if not active.any():
                 break
-        environments.close()
         return returns
 
     def _blank(self) -> PolicyArrays:

@@ -1,10 +1,10 @@
 """Minibatches that do not depend on how the environments are spread over ranks.
 
 Each epoch shuffles every environment's transitions on their own, by a stream that is a pure
-function of (seed, update, epoch, global environment index), and deals them to the minibatches in
-turn. So every minibatch takes its even share of each environment: no rank waits for another's
-larger draw, and no index crosses the network. Rows of one environment in one minibatch are cut
-into chunks, the units whose gradients are summed exactly.
+function of (seed, update, epoch, index of the environment within the update), and deals them to
+the minibatches in turn. So every minibatch takes its even share of each environment: no rank waits
+for another's larger draw, and no index crosses the network. Rows of one environment in one
+minibatch are cut into chunks, the units whose gradients are summed exactly.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 
 from flowrl.trajectory import IntArray
 
-# Rows of a chunk: their activations fit the first-level cache.
+# Rows of a chunk: enough to keep the learner's kernels busy, few enough for 64 environments to
+# have one each.
 CHUNK_ROWS = 128
 # Chunks that one sum of 64-bit integers holds without overflow, each at its largest.
 MOST_CHUNKS = 4096

@@ -77,7 +77,13 @@ class OnPolicyTrainer:
         self._accumulators = np.zeros(self.learner.n_accumulators, np.int64)
 
     def _make_learner(self) -> Learner:
-        make = load(LEARNERS[self._config.learner])
+        try:
+            make = load(LEARNERS[self._config.learner])
+        except ImportError as error:
+            raise ConfigError(
+                f"--learner {self._config.learner} cannot be loaded ({error}); "
+                "install it with: pip install 'flowrl[torch]', or use --learner native"
+            ) from error
         learner: Learner = make(self.agent, self._config.ppo)
         learner.load_parameters(self.agent.initial_parameters(self._config.seed))
         return learner
@@ -91,6 +97,13 @@ class OnPolicyTrainer:
         environments = source.make(seeds, self.interface)
         return Collector(environments, policy, seed, self._first)
 
+    def warm_up(self) -> None:
+        """Compile all that the loop calls, or load it from numba's cache, without a side effect."""
+        self.collector.compile()
+        empty, flags = np.zeros((1, 1)), np.zeros((1, 1), np.bool_)
+        gae(empty, empty, empty, flags, flags, np.ones(1, np.int64), 1.0, 1.0)
+        Shuffler(0, 0, np.ones(1, np.int64), 0, 1, 1).epoch(0)
+
     def updates(self) -> Iterator[UpdateReport | None]:
         """Train to the end; yield after each update its report on root and None elsewhere."""
         number = transitions = 0
@@ -103,8 +116,8 @@ class OnPolicyTrainer:
             blow_ups = int(rows[:, -1].sum())
             for envs, assessment in zip(collection.updates, assessments, strict=True):
                 number += 1
-                done = transitions / self._config.n_transitions
-                self._rate_factor = 1.0 - done * (1.0 - self._config.ppo.final_learning_rate)
+                progress = transitions / self._config.n_transitions
+                self._rate_factor = 1.0 - progress * (1.0 - self._config.ppo.final_learning_rate)
                 transitions += int(collection.lengths[envs].sum())
                 moments = Moments.of(rows[envs, :N_SUMS])
                 steps = self._learn(number, collection.lengths[envs], envs, assessment, moments)
@@ -121,9 +134,15 @@ class OnPolicyTrainer:
         """Copy the learner's actor and the observation moments into the rollout's policy."""
         policy = self.collector.policy
         policy.weights[:] = self.learner.parameters()[: self.agent.n_actor_weights]
+        mean, std = self.normalisation()
+        policy.observation_mean[:] = mean
+        policy.observation_scale[:] = 1.0 / std
+
+    def normalisation(self) -> tuple[Float64Array, Float64Array]:
+        """Return the mean and standard deviation by which the policy scales its observations."""
         if self._config.ppo.normalise_observations:
-            policy.observation_mean[:] = self.moments.mean
-            policy.observation_scale[:] = 1.0 / self.moments.std
+            return self.moments.mean, self.moments.std
+        return np.zeros_like(self.moments.mean), np.ones_like(self.moments.mean)
 
     def _local(self, envs: IntArray) -> IntArray:
         """Return the local indices of those of `envs` that this rank owns."""
@@ -248,19 +267,13 @@ def _check_chunks(config: RunConfig, schedule: Schedule) -> None:
     """Refuse more chunks of gradients in one minibatch than fit one exact sum."""
     first = next(schedule.collections())
     for envs in first.updates:
-        rows = -(-first.lengths[envs] // config.ppo.n_minibatches)
-        n_chunks = int((-(-rows // CHUNK_ROWS)).sum())
+        lengths = first.lengths[envs]
+        of_each = -(-lengths // (config.ppo.n_minibatches * CHUNK_ROWS))
+        # No more chunks than rows, where an environment has less than one row a minibatch.
+        n_chunks = min(int(of_each.sum()), -(-int(lengths.sum()) // config.ppo.n_minibatches))
         if n_chunks > MOST_CHUNKS:
             raise ConfigError(
                 f"--n-envs must leave at most {MOST_CHUNKS} chunks of {CHUNK_ROWS} rows of one "
                 f"environment in a minibatch, got {n_chunks}; use fewer environments, or more "
                 "--ppo.n-minibatches"
             )
-
-
-def warm_up(trainer: OnPolicyTrainer) -> None:
-    """Compile everything the loop calls, or load it from numba's cache, without a side effect."""
-    trainer.collector.compile()
-    empty, flags = np.zeros((1, 1)), np.zeros((1, 1), np.bool_)
-    gae(empty, empty, empty, flags, flags, np.ones(1, np.int64), 1.0, 1.0)
-    Shuffler(0, 0, np.ones(1, np.int64), 0, 1, 1).epoch(0)

@@ -6,7 +6,7 @@ observation only, never on how many others are computed beside it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -23,8 +23,7 @@ _FAST = {"contract"}
 class PolicyArrays(NamedTuple):
     """Everything a compiled policy reads.
 
-    The action sent to the environment is `offset + scale * clip(action, -1, 1)` where a bound
-    exists; `lower` and `upper` clip the rest.
+    The environment gets `action_offset + action_scale * clip(action, -1, 1)`.
     """
 
     layers: Layers
@@ -174,15 +173,3 @@ def act(
                 best = j
         action[0] = best
         env_action[0] = best
-
-
-def act_rows(
-    policy: PolicyArrays, observations: Float32Array, noise: Float32Array, n_actions: int
-) -> Any:
-    """Draw one action a row; return (actions as sampled, actions for the environment)."""
-    actions = np.empty((observations.shape[0], n_actions), np.float32)
-    env_actions = np.empty_like(actions)
-    scratch = scratch_for(policy)
-    for row in range(observations.shape[0]):
-        act(policy, observations[row], noise[row], scratch, actions[row], env_actions[row])
-    return actions, env_actions

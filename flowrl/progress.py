@@ -44,7 +44,7 @@ class Progress(Protocol):
     def update(self, record: Record) -> None:
         """Show one update."""
 
-    def show_evaluation(self, returns: Returns, gain: float) -> None:
+    def show_evaluation(self, returns: Returns, gain: float | None) -> None:
         """Show the held-out scores."""
 
 
@@ -61,7 +61,7 @@ class NoProgress:
     def update(self, record: Record) -> None:
         """Show nothing."""
 
-    def show_evaluation(self, returns: Returns, gain: float) -> None:
+    def show_evaluation(self, returns: Returns, gain: float | None) -> None:
         """Show nothing."""
 
 
@@ -97,10 +97,10 @@ class PlainProgress:
         count = f"{record['transitions']:.0f}/{self._total}"
         _print(f"transitions={count} {numbers} transitions/s={pace:.0f} {shares}")
 
-    def show_evaluation(self, returns: Returns, gain: float) -> None:
+    def show_evaluation(self, returns: Returns, gain: float | None) -> None:
         """Print the held-out scores in one line."""
         scores = " ".join(f"{control}={r.mean():.4g}" for control, r in returns.items())
-        _print(f"held-out: {scores} gain={100 * gain:.1f}%")
+        _print(f"held-out: {scores} gain={_percent(gain)}")
 
 
 class RichProgress:
@@ -145,14 +145,18 @@ class RichProgress:
         table.add_row(*numbers, f"{pace:,.0f}", *(f"{record[name]:.3f}" for name in _SHARES))
         return Group(self._bar, table)
 
-    def show_evaluation(self, returns: Returns, gain: float) -> None:
+    def show_evaluation(self, returns: Returns, gain: float | None) -> None:
         """Show the held-out scores as a table."""
         table = Table(title="Held-out scores", title_justify="left", box=None, pad_edge=False)
         for control in returns:
             table.add_column(control, justify="right")
         table.add_column("gain", justify="right")
-        table.add_row(*(f"{r.mean():.4g}" for r in returns.values()), f"{100 * gain:.1f} %")
+        table.add_row(*(f"{r.mean():.4g}" for r in returns.values()), _percent(gain))
         self._console.print(table)
+
+
+def _percent(gain: float | None) -> str:
+    return "-" if gain is None else f"{100 * gain:.1f}%"
 
 
 def make_progress(config: ProgressConfig, n_transitions: int) -> Progress:

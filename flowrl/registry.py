@@ -21,7 +21,7 @@ from flowrl.envs.idle import NoEnvironments
 from flowrl.envs.interface import Interface, UnsupportedEnvironment
 from flowrl.envs.python import Env, PythonEnvironments, flat, python_interface
 
-ALGORITHMS = {"ppo": "flowrl.on_policy:train"}
+ALGORITHMS = {"ppo": "flowrl.on_policy:OnPolicyTrainer"}
 LEARNERS = {
     "native": "flowrl.learners.native:NativeLearner",
     "torch": "flowrl.learners.torch_ppo:TorchLearner",

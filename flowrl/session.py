@@ -83,9 +83,11 @@ class RootSession:
     ) -> None:
         """Evaluate a run that came to its end, and close the file."""
         self._progress.__exit__(kind, error, trace)
-        if kind is None and self._config.evaluation.at_end:
-            self._evaluate()
-        self._recorder.__exit__(kind, error, trace)
+        try:
+            if kind is None and self._config.evaluation.at_end:
+                self._evaluate()
+        finally:
+            self._recorder.__exit__(kind, error, trace)
 
     def add(self, report: UpdateReport | None) -> None:
         """Write and show one update; a file that cannot be written does not end the training."""
@@ -165,10 +167,11 @@ def policy_structure(trainer: OnPolicyTrainer) -> dict[str, Any]:
 
 def policy_columns(trainer: OnPolicyTrainer) -> dict[str, Any]:
     """Return the policy as it is now."""
+    mean, std = trainer.normalisation()
     return {
         "weights": trainer.learner.parameters(),
-        "observation_mean": trainer.moments.mean,
-        "observation_std": trainer.moments.std,
+        "observation_mean": mean,
+        "observation_std": std,
     }
 
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from flowrl.comm import Communicator, abort_on_error, connect
 from flowrl.config import ConfigError, RunConfig, error_line, from_toml, parse, to_toml
-from flowrl.on_policy import OnPolicyTrainer, TrainingError, warm_up
+from flowrl.on_policy import OnPolicyTrainer, TrainingError
 from flowrl.plan import print_plan
 from flowrl.recorder import RecorderError
+from flowrl.registry import ALGORITHMS, load
 from flowrl.session import open_session
 
 PROGRAM = "flowrl.train"
@@ -39,6 +40,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise
 
 
+class _LeaveTogether(Exception):
+    """Every rank leaves with this exit code.
+
+    Not SystemExit: one that a user's environment raises on one rank must end the others too.
+    """
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
 def _run(arguments: Sequence[str], comm: Communicator) -> int:
     """Train on this rank; every rank returns the same exit code."""
     try:
@@ -49,8 +61,8 @@ def _run(arguments: Sequence[str], comm: Communicator) -> int:
                 print_plan(config, trainer.schedule, trainer.shares)
             return 0
         session = _root_first(comm, lambda: open_session(config, trainer, comm, arguments))
-    except SystemExit as stop:
-        return int(stop.code or 0)
+    except _LeaveTogether as leaving:
+        return leaving.code
     try:
         with session:
             for report in trainer.updates():
@@ -60,13 +72,15 @@ def _run(arguments: Sequence[str], comm: Communicator) -> int:
         if comm.rank == 0:
             _complain(error)
         return 1
+    finally:
+        trainer.collector.close()
     return 0
 
 
 def _prepare(config: RunConfig, comm: Communicator) -> OnPolicyTrainer:
-    trainer = OnPolicyTrainer(config, comm)
+    trainer: OnPolicyTrainer = load(ALGORITHMS[config.algo])(config, comm)
     if not config.dry_run:
-        warm_up(trainer)
+        trainer.warm_up()
     return trainer
 
 
@@ -83,7 +97,7 @@ def _configuration(arguments: Sequence[str], comm: Communicator) -> RunConfig:
             text = _EXIT + str(stop.code or 0)
     text = comm.broadcast_text(text)
     if text.startswith(_EXIT):
-        raise SystemExit(int(text.removeprefix(_EXIT)))
+        raise _LeaveTogether(int(text.removeprefix(_EXIT)))
     config = from_toml(text)
     if config.comm.polite != "auto":
         comm.wait_politely(config.comm.polite == "on")
@@ -120,7 +134,7 @@ def _leave_together(comm: Communicator, error: ConfigError | None) -> None:
     if failed.any():
         if error is not None and comm.rank == np.flatnonzero(failed)[0]:
             _complain(error)
-        raise SystemExit(_USAGE)
+        raise _LeaveTogether(_USAGE)
 
 
 def _complain(error: BaseException) -> None:

@@ -67,6 +67,11 @@ class CompiledEnvironments:
         return len(self._observations)
 
     @property
+    def parameters(self) -> dict[str, object]:
+        """Return the numbers that the environment says it is made with, or nothing."""
+        return dict(getattr(self._env.unwrapped, "parameters", {}))
+
+    @property
     def n_blow_ups(self) -> IntArray:
         """Count, for each environment, the episodes that ended in a blow-up: (n_envs,)."""
         inner: Any = self._env.unwrapped

@@ -18,6 +18,11 @@ class NoEnvironments:
         self.interface = interface
 
     @property
+    def parameters(self) -> dict[str, object]:
+        """Return nothing."""
+        return {}
+
+    @property
     def n_blow_ups(self) -> IntArray:
         """Return an empty array."""
         return np.zeros(0, np.int64)

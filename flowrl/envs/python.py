@@ -36,6 +36,11 @@ class PythonEnvironments:
         return len(self._envs)
 
     @property
+    def parameters(self) -> dict[str, object]:
+        """Return the numbers that the environment says it is made with, or nothing."""
+        return dict(getattr(self._envs[0].unwrapped, "parameters", {}))
+
+    @property
     def n_blow_ups(self) -> IntArray:
         """Count, for each environment, the episodes that ended in a blow-up: (n_envs,)."""
         counts = [getattr(env.unwrapped, "n_blow_ups", 0) for env in self._envs]

@@ -12,6 +12,8 @@ from flowrl.trajectory import Float64Array, IntArray
 LIMIT = 2.0**46
 TARGET_BITS = 40
 RESCALE_BITS = 20
+# With fewer bits the largest gradient would be coarser than float32: compute it again, finer.
+LEAST_BITS = 28
 
 
 class FixedPoint:
@@ -33,6 +35,14 @@ class FixedPoint:
         """Return the sum that the integers stand for."""
         decoded: Float64Array = np.ldexp(sums.astype(np.float64), -self.exponent)
         return decoded
+
+    def refine(self, sums: IntArray) -> bool:
+        """Choose a finer scale for sums of too few bits; return whether they must be made anew."""
+        largest = int(np.abs(sums).max(initial=0))
+        if not 0 < largest < 2**LEAST_BITS:
+            return False
+        self.follow(float(np.ldexp(float(largest), -self.exponent)))
+        return True
 
     def rescale(self) -> None:
         """Make room after values left the range."""

@@ -7,6 +7,7 @@ on how many rows it is given, so results are equal over rank counts only to floa
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -50,7 +51,6 @@ class TorchLearner:
     """PPO's loss by autograd, Adam by torch; one flat parameter a network."""
 
     def __init__(self, agent: PpoAgent, config: PpoConfig) -> None:
-        torch.set_num_threads(1)
         self._agent, self._config = agent, config
         sizes = (agent.n_actor_weights, int(weight_offsets(agent.critic)[-1]))
         self._networks = [torch.zeros(size, requires_grad=True) for size in sizes]
@@ -166,6 +166,9 @@ class TorchLearner:
         if accumulators[-2]:
             for scale in self._scales:
                 scale.rescale()
+            return self._report(Step.RESCALED, accumulators, [float("nan")] * 2)
+        parts = [accumulators[begin:end] for begin, end in pairwise(self._edges[:3])]
+        if any([scale.refine(part) for scale, part in zip(self._scales, parts, strict=True)]):
             return self._report(Step.RESCALED, accumulators, [float("nan")] * 2)
         norms = [self._apply_one(i, accumulators, rate_factor) for i in range(2)]
         return self._report(Step.APPLIED, accumulators, norms)

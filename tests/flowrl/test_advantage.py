@@ -39,13 +39,13 @@ def advantages(rewards, values, next_values, terminated, truncated, bootstrap="p
         # Neither: only the cut at the end, which bootstraps.
         ([0, 0, 0], [0, 0, 0], "pt", [1 + (0 - 1 / 4) / 4, -1 / 4, -1]),
         ([0, 0, 0], [0, 0, 0], "eoe", [1 + (0 - 1 / 4) / 4, -1 / 4, -1]),
-        ([0, 0, 0], [0, 0, 0], "regular", [1 + (0 - 5 / 4) / 4, -5 / 4, -5]),
+        ([0, 0, 0], [0, 0, 0], "regular", [1 + (0 - 1 / 4) / 4, -1 / 4, -1]),
         # The time limit in the middle: nothing flows back over it.
         ([0, 0, 0], [0, 1, 0], "pt", [1, 0, -1]),
-        ([0, 0, 0], [0, 1, 0], "regular", [1 - 3 / 4, -3, -5]),
+        ([0, 0, 0], [0, 1, 0], "regular", [1 - 3 / 4, -3, -1]),
         # Terminated in the middle: no bootstrap whatever the mode.
         ([0, 1, 0], [0, 0, 0], "pt", [1 - 3 / 4, -3, -1]),
-        ([0, 1, 0], [0, 0, 0], "regular", [1 - 3 / 4, -3, -5]),
+        ([0, 1, 0], [0, 0, 0], "regular", [1 - 3 / 4, -3, -1]),
         # Both flags mean terminated.
         ([0, 1, 0], [0, 1, 0], "pt", [1 - 3 / 4, -3, -1]),
         # The end at the cut.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flowrl.agents.ppo import PpoAgent
-from flowrl.config import RunConfig
+from flowrl.config import PpoConfig, RunConfig
 from flowrl.envs.interface import Interface
 from flowrl.learners import Batch, Step
 from flowrl.learners.fixed_point import (
@@ -20,12 +20,12 @@ from flowrl.registry import LEARNERS, load
 KINDS = [PolicyKind.GAUSSIAN, PolicyKind.CATEGORICAL]
 
 
-def make(name, kind, seed=0):
+def make(name, kind, seed=0, **ppo):
     n_actions = 2 if kind is PolicyKind.GAUSSIAN else 1
     ones = np.ones(n_actions, np.float32)
     interface = Interface(7, kind, 2, n_actions, ones, 0 * ones, None, 1)
     agent = PpoAgent.build(RunConfig(), interface)
-    learner = load(LEARNERS[name])(agent, RunConfig().ppo)
+    learner = load(LEARNERS[name])(agent, PpoConfig(**ppo))
     learner.load_parameters(agent.initial_parameters(seed))
     return learner
 
@@ -132,6 +132,21 @@ def test_fixed_point_sums_are_exact_and_close():
     total = scale.decode(encoded.sum(axis=0))
     np.testing.assert_allclose(total, parts.astype(float).sum(axis=0), rtol=0, atol=1e-9)
     np.testing.assert_array_equal(encoded.sum(axis=0), encoded[::-1].sum(axis=0))
+
+
+@pytest.mark.parametrize("name", ["native", "torch"])
+def test_tiny_gradients_are_not_rounded_away(name):
+    """Advantages of 1e-9: Adam makes of them the same step as of advantages of 1."""
+    changes = []
+    for scale in (1.0, 1e-9):
+        learner = make(name, PolicyKind.GAUSSIAN, entropy_coefficient=0.0)
+        batch = batch_for(learner, PolicyKind.GAUSSIAN)
+        learner.load_batch(
+            Batch(**{**vars(batch), "advantages": np.float32(scale) * batch.advantages})
+        )
+        report = train(learner, 200, 1)[0]
+        changes.append(report.actor_gradient_norm / scale)
+    assert changes[1] == pytest.approx(changes[0], rel=1e-4)
 
 
 def test_fixed_point_says_what_does_not_fit():
