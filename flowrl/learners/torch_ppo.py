@@ -168,7 +168,8 @@ class TorchLearner:
                 scale.rescale()
             return self._report(Step.RESCALED, accumulators, [float("nan")] * 2)
         parts = [accumulators[begin:end] for begin, end in pairwise(self._edges[:3])]
-        if any([scale.refine(part) for scale, part in zip(self._scales, parts, strict=True)]):
+        refined = [scale.refine(part) for scale, part in zip(self._scales, parts, strict=True)]
+        if any(refined):
             return self._report(Step.RESCALED, accumulators, [float("nan")] * 2)
         norms = [self._apply_one(i, accumulators, rate_factor) for i in range(2)]
         return self._report(Step.APPLIED, accumulators, norms)
