@@ -119,14 +119,15 @@ class FilmVectorEnv(VectorEnv[Array, Array, Array]):
     def reset(
         self, *, seed: Seeds = None, options: dict[str, Any] | None = None
     ) -> tuple[Float32Array, dict[str, Any]]:
-        """Begin a new episode in every film.
+        """Begin a new episode in every film, or in those that the options choose.
 
-        Environment i is seeded by seed + i, or by seed[i]; a film by its first environment.
+        Environment i is seeded by seed + i, or by seed[i]; a film by its first environment. Films
+        that are not reset keep their generators.
         Options: "start", the index of the start state, one for all or one per film; "reset_mask",
         a bool array (num_envs,) of the environments to reset.
         """
         starts, chosen = self._read_options(options or {})
-        self._seed(seed)
+        self._seed(seed, chosen)
         for film in np.flatnonzero(chosen):
             solver.begin_episode(self.compiled_state, int(film), int(starts[film]))
         self._started = True
@@ -195,7 +196,7 @@ class FilmVectorEnv(VectorEnv[Array, Array, Array]):
 
         render.draw_episodes(recordings, self.film, path)
 
-    def _seed(self, seed: Seeds) -> None:
+    def _seed(self, seed: Seeds, chosen: BoolArray) -> None:
         if seed is None and self._seeded:
             return
         if isinstance(seed, int | np.integer):
@@ -211,7 +212,8 @@ class FilmVectorEnv(VectorEnv[Array, Array, Array]):
                 f"got {len(seeds)}"
             )
         for film, own in enumerate(seeds):
-            if own is not None or not self._seeded:
+            # Those left out are in mid-episode and go on as they are.
+            if (own is not None and chosen[film]) or not self._seeded:
                 words = np.random.SeedSequence(own).generate_state(1, np.uint64)
                 self.compiled_state.generators[film] = words[0]
         self._seeded = True

@@ -237,6 +237,19 @@ def test_options_choose_start_and_films() -> None:
     assert changed == mask.tolist()
 
 
+@pytest.mark.parametrize("seed", [9, [9, 10, 11]])
+def test_a_seed_is_for_the_films_that_are_reset(seed: int | list[int]) -> None:
+    env, undisturbed, anew = (FilmVectorEnv(3, **SHORT) for _ in range(3))
+    for films in (env, undisturbed):
+        films.reset(seed=0)
+    env.reset(seed=seed, options={"reset_mask": np.array([False, True, False])})
+    anew.reset(seed=seed)
+    for actions in actions_of(env, 25):
+        shown, others, own = (films.step(actions)[0] for films in (env, undisturbed, anew))
+        np.testing.assert_array_equal(shown[[0, 2]], others[[0, 2]])
+        np.testing.assert_array_equal(shown[1], own[1])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
