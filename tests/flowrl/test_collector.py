@@ -34,7 +34,7 @@ def test_true_last_observation_and_exclusive_flags():
 
 
 def test_both_flags_at_once_mean_terminated():
-    # Episode 2 of limit 1 would end after 0 steps; with limit 5 patched to end by both.
+    # No episode of Counting ends by both at once: make every step do so.
     collector = make_collector(1)
     env = collector._environments._envs[0]
     step = env.step
