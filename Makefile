@@ -3,36 +3,41 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 MPIRUN := $(VENV)/bin/mpirun
-STAMP := $(VENV)/.installed
+RUN := $(VENV)/.run-installed
+DEV := $(VENV)/.dev-installed
 NATIVE := CMakeLists.txt $(wildcard accel/*.cpp accel/*/*.cpp accel/*/*.hpp accel/include/accel/*.hpp)
+BUILD := "scikit-build-core>=0.10" "pybind11>=2.13" "cmake>=3.26" "ninja>=1.11"
 
-.PHONY: train test check lint setup bench clean
+.PHONY: train test check lint bench clean
 
-setup: $(STAMP)
-
-$(VENV)/bin/python:
+$(PYTHON):
 	python3 -m venv $(VENV)
 	$(PYTHON) -m pip install --quiet --upgrade pip
 
 # The build tools are in the environment itself, so that the editable install needs no isolation.
-$(STAMP): pyproject.toml $(NATIVE) | $(VENV)/bin/python
-	$(PYTHON) -m pip install --quiet "scikit-build-core>=0.10" "pybind11>=2.13" "cmake>=3.26" "ninja>=1.11"
+$(RUN): pyproject.toml $(NATIVE) | $(PYTHON)
+	@echo "setting up $(VENV): about half a gigabyte, once"
+	$(PYTHON) -m pip install --quiet $(BUILD)
+	$(PYTHON) -m pip install --quiet --no-build-isolation --editable ".[mpi]"
+	touch $@
+
+$(DEV): $(RUN)
+	@echo "adding what the tests need to $(VENV): about a gigabyte more, once"
 	$(PYTHON) -m pip install --quiet --no-build-isolation --editable ".[mpi,dev]"
 	touch $@
 
-# The main job, short: 1 jet, 2 ranks, then scores on held-out starts and two figures.
-train: $(STAMP)
+# The main job: one jet on 2 ranks, then scores on held-out starts and two figures.
+train: $(RUN)
 	$(MPIRUN) -n 2 $(PYTHON) -m flowrl.train --out out/film.h5 --overwrite
-	$(PYTHON) -m flowrl.evaluate out/film.h5
 	$(PYTHON) -m flowrl.plot curves out/film.h5 -o out/curves.png
 	$(PYTHON) -m flowrl.plot film out/film.h5 -o out/film.png
-	@echo "figures: out/curves.png out/film.png"
+	@echo "results: out/film.h5, figures: out/curves.png out/film.png"
 
-test: $(STAMP)
+test: $(DEV)
 	$(PYTHON) -m pytest
 
 # Style, types, who may import whom.
-lint: $(STAMP)
+lint: $(DEV)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy flowrl shkadov accel
@@ -40,7 +45,7 @@ lint: $(STAMP)
 
 check: lint test
 
-bench: $(STAMP)
+bench: $(DEV)
 	$(PYTHON) -m flowrl.bench film
 	$(PYTHON) -m flowrl.bench learner
 

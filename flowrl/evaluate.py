@@ -67,7 +67,7 @@ def _print_table(path: Path, summary: Mapping[str, Any]) -> None:
     console = Console()
     console.print(table)
     if summary["gain"] is not None:
-        console.print(f"gain over no control: {100 * summary['gain']:.1f} % of its magnitude")
+        console.print(f"gain over no control: {100 * summary['gain']:.1f} % of its score")
 
 
 def command(arguments: Sequence[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,20 +10,27 @@ from rich.console import Console
 from rich.table import Table
 
 from flowrl.config import RunConfig, to_toml
+from flowrl.envs.interface import Interface
+from flowrl.networks import PolicyKind
 from flowrl.schedule import Schedule
 from flowrl.trajectory import IntArray
 
 
-def print_plan(config: RunConfig, schedule: Schedule, shares: IntArray) -> None:
-    """Print the resolved configuration and how the work is spread."""
+def print_plan(
+    config: RunConfig, interface: Interface, schedule: Schedule, shares: IntArray
+) -> None:
+    """Print the resolved configuration, usable as a file for --config, and how work is spread."""
     console = Console(highlight=False)
-    console.print(to_toml(config).rstrip(), markup=False)
+    console.print(to_toml(replace(config, dry_run=False)).rstrip(), markup=False)
     collections = list(schedule.collections())
     first, last = collections[0], collections[-1]
     table = Table(title="Plan", title_justify="left", show_header=False)
     table.add_column("quantity")
     table.add_column("value")
     table.add_row("results file", str(config.output))
+    table.add_row("observation of an environment", f"{interface.n_observations} numbers")
+    table.add_row("actions of an environment", _actions(interface))
+    table.add_row("time limit of an episode", f"{interface.episode_steps or 'no'} steps")
     table.add_row("ranks", str(len(shares)))
     table.add_row("environments per rank", _spread(shares))
     table.add_row("steps per environment between two collections", _spread(first.lengths))
@@ -35,6 +43,12 @@ def print_plan(config: RunConfig, schedule: Schedule, shares: IntArray) -> None:
     if last.n_transitions != first.n_transitions:
         table.add_row("transitions of the last collection", str(last.n_transitions))
     console.print(table)
+
+
+def _actions(interface: Interface) -> str:
+    if interface.kind is PolicyKind.GAUSSIAN:
+        return f"{interface.n_actions} continuous"
+    return f"one of {interface.n_choices}"
 
 
 def _per_rank(lengths: IntArray, shares: IntArray) -> IntArray:

@@ -22,6 +22,8 @@ from flowrl.envs.interface import Interface, UnsupportedEnvironment
 from flowrl.envs.python import Env, PythonEnvironments, flat, python_interface
 
 ALGORITHMS = {"ppo": "flowrl.on_policy:OnPolicyTrainer"}
+# Offered as the nearest names; the packages that hold them are not imported for that.
+OWN_ENVIRONMENTS = ("shkadov:Shkadov-v0", "shkadov:ShkadovSeparable-v0")
 LEARNERS = {
     "native": "flowrl.learners.native:NativeLearner",
     "torch": "flowrl.learners.torch_ppo:TorchLearner",
@@ -104,7 +106,7 @@ class EnvironmentSource:
             env = cast(Any, self._factory)(**self._arguments)
         if not isinstance(env, gymnasium.Env):
             raise UnsupportedEnvironment(
-                f"--env {self._name} must return a gymnasium.Env, got a {type(env).__name__}"
+                f"environment {self._name} must be a gymnasium.Env, got a {type(env).__name__}"
             )
         return env
 
@@ -118,13 +120,13 @@ def _factory(name: str) -> Any | None:
         found = importlib.import_module(module)
     except (ImportError, ValueError) as error:
         raise UnsupportedEnvironment(
-            f"--env must name a module that can be imported, got {name} ({error}); "
+            f"environment {name}: its module must be one that can be imported ({error}); "
             "install it, or run where Python finds it"
         ) from error
     factory = getattr(found, attribute, None)
     if factory is None and attribute.isidentifier():
         raise UnsupportedEnvironment(
-            f"--env {name}: module {module} has no {attribute}"
+            f"environment {name}: module {module} has no {attribute}"
             f"{suggestion(attribute, [n for n in vars(found) if not n.startswith('_')])}"
         )
     return factory
@@ -136,7 +138,8 @@ def _spec(name: str) -> EnvSpec:
         return gymnasium.spec(name.rpartition(":")[2])
     except gymnasium.error.Error as error:
         raise UnsupportedEnvironment(
-            f"--env must be a registered Gymnasium id or PACKAGE:FUNCTION, got {name}: {error}"
+            f"environment {name} must be a registered Gymnasium id or PACKAGE:FUNCTION"
+            f"{suggestion(name, [*OWN_ENVIRONMENTS, *gymnasium.registry], str(error))}"
         ) from error
 
 
@@ -147,4 +150,4 @@ def _reported(name: str) -> Iterator[None]:
         yield
     except (ValueError, TypeError, gymnasium.error.Error, ImportError) as error:
         kind = "" if isinstance(error, ValueError) else f" {type(error).__name__}:"
-        raise UnsupportedEnvironment(f"--env {name} cannot be made:{kind} {error}") from error
+        raise UnsupportedEnvironment(f"environment {name} cannot be made:{kind} {error}") from error

@@ -48,4 +48,9 @@ def _settle() -> None:
     os.environ.setdefault("NUMBA_CACHE_DIR", str(_cache_root() / f"numba-{_digest()}"))
 
 
+def has_compiled_code() -> bool:
+    """Tell whether an earlier process has left its compiled code for this one."""
+    return any(Path(os.environ["NUMBA_CACHE_DIR"]).glob("*flowrl*/*.nbc"))
+
+
 _settle()

@@ -17,6 +17,7 @@ from flowrl.plan import print_plan
 from flowrl.recorder import RecorderError
 from flowrl.registry import ALGORITHMS, load
 from flowrl.session import open_session
+from flowrl.startup import has_compiled_code
 
 PROGRAM = "flowrl.train"
 _USAGE = 2
@@ -58,7 +59,7 @@ def _run(arguments: Sequence[str], comm: Communicator) -> int:
         trainer = _root_first(comm, lambda: _prepare(config, comm))
         if config.dry_run:
             if comm.rank == 0:
-                print_plan(config, trainer.schedule, trainer.shares)
+                print_plan(config, trainer.interface, trainer.schedule, trainer.shares)
             return 0
         session = _root_first(comm, lambda: open_session(config, trainer, comm, arguments))
     except _LeaveTogether as leaving:
@@ -80,6 +81,9 @@ def _run(arguments: Sequence[str], comm: Communicator) -> int:
 def _prepare(config: RunConfig, comm: Communicator) -> OnPolicyTrainer:
     trainer: OnPolicyTrainer = load(ALGORITHMS[config.algo])(config, comm)
     if not config.dry_run:
+        if comm.rank == 0 and config.progress.display != "none" and not has_compiled_code():
+            sys.stdout.write("compiling, once: about 20 s; later runs load the result\n")
+            sys.stdout.flush()
         trainer.warm_up()
     return trainer
 
