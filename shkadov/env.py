@@ -10,7 +10,6 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from shkadov import solver
 from shkadov.film_state import N_BLOW_UPS, START, Float32Array
 from shkadov.params import FilmParams, Number
 from shkadov.vector_env import Array, FilmVectorEnv, check_actions
@@ -47,7 +46,6 @@ class ShkadovEnv(gymnasium.Env[Float32Array, Float32Array]):
         self.observation_space = self._films.single_observation_space
         self.action_space = self._films.single_action_space
         self.render_mode = render_mode
-        self._rewards = np.empty(1)
         self._running = False
 
     @property
@@ -84,12 +82,10 @@ class ShkadovEnv(gymnasium.Env[Float32Array, Float32Array]):
         if not self._running:
             raise RuntimeError("the episode has ended or not begun: call reset() before step()")
         taken = check_actions(action, (self.film.n_jets,))
-        state = self._films.compiled_state
-        terminated, truncated = solver.act(state, 0, taken, self._rewards)
-        self._running = not (terminated or truncated)
-        info = {"blow_up": bool(terminated)}
-        reward = float(self._rewards[0])
-        return state.observations[0].copy(), reward, bool(terminated), bool(truncated), info
+        observations, rewards, terminated, truncated = self._films.act(taken[None])
+        ends = bool(terminated[0]), bool(truncated[0])
+        self._running = not any(ends)
+        return observations[0], float(rewards[0]), *ends, {"blow_up": ends[0]}
 
     def get_state(self) -> dict[str, Array]:
         """Return copies of all arrays that a step changes, to go on from later."""
@@ -101,13 +97,13 @@ class ShkadovEnv(gymnasium.Env[Float32Array, Float32Array]):
         self._running = True
 
     def snapshot(self) -> dict[str, Array]:
-        """Return the film as it is now, to be drawn: x, h, q, jets, time and the last action."""
+        """Return the film as it is now, to be drawn; see FilmVectorEnv.snapshot."""
         return self._films.snapshot()
 
     def draw_episodes(
         self, recordings: Mapping[str, Sequence[Mapping[str, Array]]], path: str | Path
     ) -> None:
-        """Draw films from lists of snapshots, one panel a recording, into a file."""
+        """Draw films from lists of snapshots, a picture or (.gif, .mp4) an animation."""
         self._films.draw_episodes(recordings, path)
 
     def render(self) -> NDArray[np.uint8] | None:

@@ -50,8 +50,8 @@ def draw_episodes(recordings: Recordings, film: FilmParams, path: str | Path) ->
     reach = _reach(recordings, film)
     for k, (name, snapshots) in enumerate(recordings.items()):
         heights = _draw_map(axes[2 * k], snapshots, film, reach)
-        score = episode_score(snapshots, film)
-        axes[2 * k].set_title(f"{name}: score {score:.3f}", loc="left", fontsize=10)
+        title = f"{name}: score {episode_score(snapshots):.3f}"
+        axes[2 * k].set_title(title, loc="left", fontsize=10)
         bar = figure.colorbar(heights, ax=axes[2 * k], pad=0.01, aspect=15, extend="both")
         bar.set_label("film height h [-]")
         actions = _draw_actions(axes[2 * k + 1], snapshots, film)
@@ -143,12 +143,9 @@ class _Scene:
         self.axes.set_title(f"t = {float(snapshot['time']):.2f}", loc="left", fontsize=10)
 
 
-def episode_score(snapshots: Sequence[Snapshot], film: FilmParams) -> float:
+def episode_score(snapshots: Sequence[Snapshot]) -> float:
     """Return the sum of the rewards of all snapshots but the first."""
-    h = np.stack([np.asarray(snapshot["h"]) for snapshot in snapshots[1:]])
-    nodes = np.array([round(x / film.dx) for x in film.jet_positions])
-    places = nodes[:, None] + np.arange(round(film.l_rwd / film.dx))
-    return -film.reward_scale * float(np.mean((h[:, places] - 1.0) ** 2, axis=(1, 2)).sum())
+    return sum(float(snapshot["reward"]) for snapshot in snapshots[1:])
 
 
 def _make_writer(path: Path, fps: int) -> AbstractMovieWriter:

@@ -83,6 +83,7 @@ class FilmVectorEnv(VectorEnv[Array, Array, Array]):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._observations_shape = (num_envs, *shape)
         self._actions_shape = (num_envs, n_jets)
+        self._rewards = np.full(num_envs, np.nan)  # of the last action
         self._seeded = False
         self._started = False
 
@@ -131,14 +132,15 @@ class FilmVectorEnv(VectorEnv[Array, Array, Array]):
         for film in np.flatnonzero(chosen):
             solver.begin_episode(self.compiled_state, int(film), int(starts[film]))
         self._started = True
-        return self._shown(), self._start_info(np.repeat(chosen, self.agents_per_group))
+        resets = np.repeat(chosen, self.agents_per_group)
+        self._rewards[resets] = np.nan
+        return self._shown(), self._start_info(resets)
 
     def step(
         self, actions: Array
     ) -> tuple[Float32Array, Float64Array, BoolArray, BoolArray, dict[str, Any]]:
         """Move every film by one action and begin the next episode of those that ended."""
-        if not self._started:
-            raise RuntimeError("the films have no state yet: call reset() before step()")
+        self._check_started("step")
         final = np.empty(self._observations_shape, np.float32)
         observations = np.empty(self._observations_shape, np.float32)
         rewards = np.empty(self.num_envs)
@@ -152,9 +154,25 @@ class FilmVectorEnv(VectorEnv[Array, Array, Array]):
             terminated,
             truncated,
         )
+        self._rewards[:] = rewards
         ended = terminated | truncated
         infos = self._end_info(ended, terminated, final) if ended.any() else {}
         return observations, rewards, terminated, truncated, infos
+
+    def act(self, actions: Array) -> tuple[Float32Array, Float64Array, BoolArray, BoolArray]:
+        """Move every film by one action; those that ended stay as they are until they are reset.
+
+        Returns observations, rewards, terminated and truncated.
+        """
+        self._check_started("act")
+        taken = check_actions(actions, self._actions_shape)
+        terminated, truncated = np.empty((2, self.num_envs), np.bool_)
+        for film in range(self.n_films):
+            own = slice(film * self.agents_per_group, (film + 1) * self.agents_per_group)
+            terminated[own], truncated[own] = solver.act(
+                self.compiled_state, film, taken[own].reshape(-1), self._rewards[own]
+            )
+        return self._shown(), self._rewards.copy(), terminated, truncated
 
     def get_state(self) -> dict[str, Array]:
         """Return copies of all arrays that a step changes, to go on from later."""
@@ -173,10 +191,15 @@ class FilmVectorEnv(VectorEnv[Array, Array, Array]):
                 )
         for name in MUTABLE:
             getattr(self.compiled_state, name)[...] = state[name]
+        self._rewards.fill(np.nan)
         self._seeded = self._started = True
 
     def snapshot(self, film: int = 0) -> dict[str, Array]:
-        """Return one film as it is now, to be drawn: x, h, q, jets, time and the last action."""
+        """Return one film as it is now, to be drawn: x, h, q, jets, time, last action and reward.
+
+        The reward is NaN where no action came before.
+        """
+        own = slice(film * self.agents_per_group, (film + 1) * self.agents_per_group)
         state = self.compiled_state
         nodes = unpack(state.films[film], self.film.n_nodes)
         return {
@@ -186,15 +209,20 @@ class FilmVectorEnv(VectorEnv[Array, Array, Array]):
             "jet_positions": np.array(self.film.jet_positions),
             "time": np.array(state.clock[film, STEPS] * self.film.dt_action),
             "action": state.old_actions[film].copy(),
+            "reward": np.array(self._rewards[own].mean()),
         }
 
     def draw_episodes(
         self, recordings: Mapping[str, Sequence[Mapping[str, Array]]], path: str | Path
     ) -> None:
-        """Draw films from lists of snapshots, one panel a recording, into a file."""
+        """Draw films from lists of snapshots, a picture or (.gif, .mp4) an animation."""
         from shkadov import render
 
         render.draw_episodes(recordings, self.film, path)
+
+    def _check_started(self, call: str) -> None:
+        if not self._started:
+            raise RuntimeError(f"the films have no state yet: call reset() before {call}()")
 
     def _seed(self, seed: Seeds, chosen: BoolArray) -> None:
         if seed is None and self._seeded:

@@ -44,7 +44,19 @@ def test_episodes_are_drawn_one_above_the_other(env: ShkadovEnv, tmp_path: Path)
 
 def test_a_score_is_the_sum_of_the_rewards(env: ShkadovEnv) -> None:
     snapshots, score = play(env, 20, 1.0)
-    assert render.episode_score(snapshots, env.film) == pytest.approx(score, rel=1e-9)
+    assert render.episode_score(snapshots) == pytest.approx(score, rel=1e-9)
+
+
+def test_a_score_counts_a_blow_up(env: ShkadovEnv) -> None:
+    snapshots, score = play(env, 5, 1.0)
+    state = env.get_state()
+    state["films"][0, 30] = np.nan
+    env.set_state(state)
+    assert np.isnan(env.snapshot()["reward"])
+    assert env.step(np.zeros(env.film.n_jets))[2]
+    snapshots.append(env.snapshot())
+    expected = score + env.film.blow_up_reward
+    assert render.episode_score(snapshots) == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_film_that_blew_up_can_be_drawn(env: ShkadovEnv, tmp_path: Path) -> None:

@@ -51,6 +51,15 @@ def test_a_local_reward_is_of_the_stretch_behind_its_jet() -> None:
         assert reward == pytest.approx(-np.mean((film["h"][behind] - 1.0) ** 2), rel=1e-9)
 
 
+def test_a_snapshot_holds_the_mean_of_the_rewards_of_a_film() -> None:
+    env = SeparableFilmVectorEnv(6, **SHORT)
+    env.reset(seed=0)
+    _, rewards, *_ = env.act(np.ones((6, 1)))
+    for film in range(2):
+        expected = rewards[3 * film : 3 * film + 3].mean()
+        assert env.snapshot(film)["reward"] == pytest.approx(expected, rel=1e-12)
+
+
 def test_all_jets_of_a_film_end_together() -> None:
     env = SeparableFilmVectorEnv(6, **SHORT)
     env.reset(seed=0)

@@ -124,6 +124,25 @@ def test_a_reset_without_a_seed_goes_on_with_the_generators() -> None:
     assert np.unique(unseeded.compiled_state.generators).size == 6
 
 
+def test_films_that_act_stay_as_they_ended() -> None:
+    env, stepping = (FilmVectorEnv(2, **SHORT) for _ in range(2))
+    with pytest.raises(RuntimeError, match=r"call reset\(\) before act\(\)"):
+        env.act(np.zeros((2, 1)))
+    for films in (env, stepping):
+        films.reset(seed=0)
+    assert np.isnan(env.snapshot()["reward"])
+    for actions in actions_of(env, 10):
+        acted, stepped = env.act(actions), stepping.step(actions)
+        for mine, theirs in zip(acted[1:], stepped[1:4], strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+        assert env.snapshot(1)["reward"] == acted[1][1] == stepping.snapshot(1)["reward"]
+    assert acted[3].all()
+    np.testing.assert_array_equal(acted[0], np.stack(stepped[4]["final_obs"]))
+    assert env.snapshot()["time"] == pytest.approx(env.film.episode_time)
+    assert stepping.snapshot()["time"] == 0.0
+    np.testing.assert_array_equal(env.reset()[0], stepped[0])
+
+
 def test_episodes_end_by_time_alone_and_begin_anew_in_the_same_step() -> None:
     env = FilmVectorEnv(2, **SHORT)
     env.reset(seed=0)
