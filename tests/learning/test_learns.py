@@ -53,8 +53,10 @@ def test_without_bootstrap_the_same_agent_stays_where_it_is(tmp_path):
 @pytest.mark.mpi
 def test_learns_to_control_the_film(tmp_path):
     path = tmp_path / "film.h5"
-    train(path, "--n-transitions", "64000", "--evaluation.no-at-end", "--progress.display", "none",
-          n_ranks=2)  # fmt: skip
+    # 105 steps a film and update: cuts inside episodes of 400, time limits inside partial ones.
+    train(path, "--n-envs", "32", "--n-transitions", "63840",
+          "--ppo.n-transitions-per-update", "3360",
+          "--evaluation.no-at-end", "--progress.display", "none", n_ranks=2)  # fmt: skip
     scores = evaluate(path)
     assert scores["gain"] > 0.5
     assert scores["trained"]["mean"] > scores["constant"]["mean"]
