@@ -70,11 +70,26 @@ def test_normalisation_can_be_switched_off(tmp_path):
 
 def test_dry_run_says_what_would_be_done_and_writes_nothing(tmp_path):
     out = tmp_path / "run.h5"
-    done = module("flowrl.train", "--n-envs", "64", "--dry-run", "--out", str(out))
+    wide = {"COLUMNS": "200"}
+    done = module("flowrl.train", "--n-envs", "64", "--dry-run", "--out", str(out), **wide)
     assert done.returncode == 0, done.stderr
     assert not out.exists()
-    for line in ("n_envs = 64", "environments per rank", "50", "3200", "63"):
-        assert line in done.stdout
+    assert "n_envs = 64" in done.stdout.splitlines()
+    cells = [line.split("│") for line in done.stdout.splitlines() if line.startswith("│")]
+    plan = {name.strip(): value.strip() for _, name, value, _ in cells}
+    # 200,000 transitions: 62 updates of 64 x 50 and one of 64 x 25.
+    expected = {
+        "results file": str(out),
+        "ranks": "1",
+        "environments per rank": "64",
+        "steps per environment between two collections": "50",
+        "steps per rank between two collections": "3200",
+        "transitions per update": "3200",
+        "updates": "63",
+        "transitions": "200,000",
+        "transitions of the last collection": "1600",
+    }
+    assert {name: plan.get(name) for name in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -130,6 +145,37 @@ def test_evaluate_scores_all_controls_and_writes_them_back(tmp_path):
     assert stored["trained"].mean == pytest.approx(trained)
     repeated = json.loads(module("flowrl.evaluate", str(out), "--n-episodes", "4", "--json").stdout)
     assert repeated == scores
+
+
+@pytest.mark.parametrize("switch", ["--ppo.normalise-observations",
+                                    "--ppo.no-normalise-observations"])  # fmt: skip
+def test_the_score_at_the_end_is_what_evaluate_gives(tmp_path, switch):
+    out = tmp_path / "run.h5"
+    run = train(out, "--n-transitions", "640", "--ppo.n-transitions-per-update", "160", switch,
+                "--evaluation.n-episodes", "4", "--progress.display", "plain")  # fmt: skip
+    at_end, gain = run.evaluation, run.evaluation_notes["gain"]
+    again = module("flowrl.evaluate", str(out), "--n-episodes", "4", "--json")
+    assert again.returncode == 0, again.stderr
+    scores = json.loads(again.stdout)
+    for control in ("trained", "uncontrolled", "random", "constant"):
+        expected = (at_end[control].mean, at_end[control].std, 4)
+        assert tuple(scores[control][name] for name in ("mean", "std", "n")) == expected
+    assert scores["trained"] != scores["uncontrolled"]
+    assert scores["gain"] == gain
+
+
+def test_the_learner_of_torch_trains_alone(tmp_path):
+    pytest.importorskip("torch")
+    run = train(tmp_path / "run.h5", "--n-transitions", "480", "--learner", "torch", *FAST)
+    native = train(tmp_path / "native.h5", "--n-transitions", "480", *FAST)
+    assert run.attributes.status == "finished"
+    assert run.iterations["transitions"].tolist() == [160, 320, 480]
+    # The same gradients up to rounding, from the same start and with the same random numbers.
+    for name in ("policy_loss", "value_loss", "actor_gradient_norm"):
+        np.testing.assert_allclose(
+            run.iterations[name][0], native.iterations[name][0], rtol=1e-3, atol=1e-5
+        )
+    assert (run.policy["weights"] != 0.0).any()
 
 
 def test_runs_without_torch_and_without_mpi4py(tmp_path):
