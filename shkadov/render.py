@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import QuadMesh
@@ -32,17 +33,20 @@ FILM_COLOR: Final = "#2f6f9f"
 JET_COLOR: Final = "#b5446e"
 UPSTREAM: Final = 60.0  # length shown ahead of the first jet [L]
 SPEED: Final = 2.0  # time units of the film that an animation shows in a second
+FRAMES: Final = 100  # about so many in an animation
+MOVING: Final = (".gif", ".mp4")
 
 
 def draw_episodes(recordings: Recordings, film: FilmParams, path: str | Path) -> None:
     """Draw recorded films one above the other into a file: h over t and x, below it the actions.
 
     All share one colour scale. The score in a title is the sum of the rewards of the snapshots
-    after the first.
+    after the first. A file that ends in .gif or .mp4 becomes an animation.
     """
-    if not recordings or not all(len(snapshots) > 1 for snapshots in recordings.values()):
-        lengths = {name: len(snapshots) for name, snapshots in recordings.items()}
-        raise ValueError(f"recordings must hold lists of two or more snapshots, got {lengths}")
+    if Path(path).suffix.lower() in MOVING:
+        animate(recordings, film, path)
+        return
+    _check(recordings)
     n = len(recordings)
     figure = Figure(figsize=(8.0, 0.5 + 2.9 * n), layout="constrained")
     FigureCanvasAgg(figure)
@@ -68,29 +72,27 @@ def draw_film(snapshots: Sequence[Snapshot], film: FilmParams, path: str | Path)
 
 
 def animate(
-    snapshots: Sequence[Snapshot], film: FilmParams, path: str | Path, every: int = 4
+    recordings: Recordings, film: FilmParams, path: str | Path, every: int | None = None
 ) -> None:
-    """Write a film of the film, a GIF or (with ffmpeg) an MP4, one frame every few snapshots."""
-    if len(snapshots) < 2 or every < 1:
-        raise ValueError(
-            f"an animation needs two snapshots and every >= 1, got {len(snapshots)} and {every}"
-        )
+    """Write films of the film one above the other, a GIF or (with ffmpeg) an MP4.
+
+    There is one frame every few snapshots, about FRAMES in all if `every` is not given. A film
+    that ended before the others stands still.
+    """
+    _check(recordings)
+    longest = max(recordings.values(), key=len)
+    every = max(1, len(longest) // FRAMES) if every is None else every
+    if every < 1:
+        raise ValueError(f"every must be at least 1, got {every}")
     writer = _make_writer(Path(path), max(1, round(SPEED / (every * film.dt_action))))
-    reach = _reach({"": snapshots}, film)
-    figure = Figure(figsize=(8.0, 3.6))
-    FigureCanvasAgg(figure)
-    grid = figure.add_gridspec(
-        2, 1, height_ratios=(3.0, 1.0), left=0.08, right=0.98, top=0.93, bottom=0.13, hspace=0.55
-    )
-    scene = _Scene(figure.add_subplot(grid[0]), film, 1.0 - 1.1 * reach, 1.0 + 1.8 * reach)
-    past = figure.add_subplot(grid[1])
-    _draw_actions(past, snapshots, film)
-    past.set_xlabel("time t [-]")
-    now = past.axvline(0.0, color="black", linewidth=1.2)
-    with writer.saving(figure, str(path), dpi=100):
-        for snapshot in snapshots[::every]:
-            scene.show(snapshot)
-            now.set_xdata([float(snapshot["time"])] * 2)
+    stage = _Stage(recordings, film, _times(longest))
+    # The writers draw a figure anew for every frame: this one is only the finished picture.
+    shown = Figure(figsize=stage.size, dpi=100)
+    FigureCanvasAgg(shown)
+    image = shown.figimage(stage.frame(0))
+    with writer.saving(shown, str(path), dpi=100):
+        for k in range(0, len(longest), every):
+            image.set_data(stage.frame(k))
             writer.grab_frame()
 
 
@@ -104,11 +106,55 @@ def picture(snapshot: Snapshot, film: FilmParams) -> NDArray[np.uint8]:
     return np.ascontiguousarray(np.asarray(canvas.buffer_rgba())[:, :, :3])
 
 
+class _Stage:
+    """The scenes of all recordings; what stands still is drawn once, which takes the longest."""
+
+    def __init__(
+        self, recordings: Recordings, film: FilmParams, times: NDArray[np.float64]
+    ) -> None:
+        n = len(recordings)
+        self.size = (8.0, 3.6 * n)
+        self.figure = Figure(figsize=self.size, dpi=100, layout="constrained")
+        self.canvas = FigureCanvasAgg(self.figure)
+        axes = self.figure.subplots(2 * n, 1, height_ratios=n * (3.0, 1.0))
+        reach = _reach(recordings, film)
+        self.recordings = list(recordings.values())
+        self.scenes, self.cursors = [], []
+        for k, (name, snapshots) in enumerate(recordings.items()):
+            scene = _Scene(axes[2 * k], film, 1.0 - 1.1 * reach, 1.0 + 1.8 * reach, name)
+            _draw_actions(axes[2 * k + 1], snapshots, film)
+            axes[2 * k + 1].set_xlim(times[0], times[-1])
+            self.scenes.append(scene)
+            self.cursors.append(axes[2 * k + 1].axvline(0.0, color="black", linewidth=1.2))
+        axes[-1].set_xlabel("time t [-]")
+        self.moving = [artist for scene in self.scenes for artist in scene.moving] + self.cursors
+        for artist in self.moving:
+            artist.set_animated(True)
+        self.canvas.draw()
+        self.background = self.canvas.copy_from_bbox(self.figure.bbox)
+
+    def frame(self, k: int) -> NDArray[np.uint8]:
+        """Return the picture of all recordings at snapshot k, (height, width, 4)."""
+        for scene, cursor, snapshots in zip(
+            self.scenes, self.cursors, self.recordings, strict=True
+        ):
+            snapshot = snapshots[min(k, len(snapshots) - 1)]
+            scene.show(snapshot)
+            cursor.set_xdata([float(snapshot["time"])] * 2)
+        self.canvas.restore_region(self.background)
+        for artist in self.moving:
+            self.figure.draw_artist(artist)
+        return np.array(self.canvas.buffer_rgba())
+
+
 class _Scene:
     """The film as seen from the side, with a bar at each jet for its action."""
 
-    def __init__(self, axes: Axes, film: FilmParams, low: float, high: float) -> None:
-        self.axes = axes
+    def __init__(
+        self, axes: Axes, film: FilmParams, low: float, high: float, name: str = ""
+    ) -> None:
+        self.name = f"{name}: " if name else ""
+        self.title = axes.set_title(" ", loc="left", fontsize=10)
         self.low, self.high = low, high
         self.x = np.arange(film.n_nodes) * film.dx
         self.body = axes.fill_between(self.x, 1.0, low, color=FILM_COLOR, alpha=0.35, linewidth=0.0)
@@ -130,6 +176,7 @@ class _Scene:
         axes.set_ylim(low, high)
         axes.set_xlabel("distance x [-]")
         axes.set_ylabel("film height h [-]")
+        self.moving: list[Artist] = [self.body, self.surface, *self.bars, self.title]
 
     def show(self, snapshot: Snapshot) -> None:
         """Change what is drawn to a snapshot."""
@@ -140,12 +187,18 @@ class _Scene:
         self.body.set_verts([np.column_stack([along, outline])])
         for bar, u in zip(self.bars, snapshot["action"], strict=True):
             bar.set_height(self.unit * float(u))
-        self.axes.set_title(f"t = {float(snapshot['time']):.2f}", loc="left", fontsize=10)
+        self.title.set_text(f"{self.name}t = {float(snapshot['time']):.2f}")
 
 
 def episode_score(snapshots: Sequence[Snapshot]) -> float:
     """Return the sum of the rewards of all snapshots but the first."""
     return sum(float(snapshot["reward"]) for snapshot in snapshots[1:])
+
+
+def _check(recordings: Recordings) -> None:
+    if not recordings or not all(len(snapshots) > 1 for snapshots in recordings.values()):
+        lengths = {name: len(snapshots) for name, snapshots in recordings.items()}
+        raise ValueError(f"recordings must hold lists of two or more snapshots, got {lengths}")
 
 
 def _make_writer(path: Path, fps: int) -> AbstractMovieWriter:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.animation import FFMpegWriter
 from matplotlib.image import imread
 from numpy.typing import NDArray
 from PIL import Image
@@ -67,11 +70,68 @@ def test_a_film_that_blew_up_can_be_drawn(env: ShkadovEnv, tmp_path: Path) -> No
 
 
 def test_an_animation_has_its_frames(env: ShkadovEnv, tmp_path: Path) -> None:
+    calm, pushed = play(env, 9, 0.0)[0], play(env, 9, 1.0)[0]
+    render.animate({"one": pushed}, env.film, tmp_path / "one.gif", every=3)
+    pushed[-1]["h"] = np.full_like(pushed[-1]["h"], np.nan)
+    env.draw_episodes({"calm": calm, "blown up": pushed[-4:]}, tmp_path / "both.gif")
+    sizes = {"one": (4, 360), "both": (10, 720)}
+    for name, (n_frames, height) in sizes.items():
+        with Image.open(tmp_path / f"{name}.gif") as image:
+            assert image.n_frames == n_frames  # type: ignore[attr-defined]
+            assert image.size == (800, height)
+
+
+def test_a_frame_shows_what_a_full_drawing_shows(env: ShkadovEnv) -> None:
     snapshots, _ = play(env, 9, 1.0)
-    render.animate(snapshots, env.film, tmp_path / "film.gif", every=3)
-    with Image.open(tmp_path / "film.gif") as image:
-        assert image.n_frames == 4  # type: ignore[attr-defined]
-        assert image.size == (800, 360)
+    stage = render._Stage({"one": snapshots}, env.film, render._times(snapshots))
+    first = stage.frame(0)
+    frame = stage.frame(6)
+    assert (first != frame).any()
+    np.testing.assert_array_equal(stage.frame(0), first)
+    stage.frame(6)
+    for artist in stage.moving:
+        artist.set_animated(False)
+    stage.canvas.draw()
+    whole = np.asarray(stage.canvas.buffer_rgba()).astype(float)
+    # Drawn in another order, lines that cross have another colour there.
+    assert np.mean(np.abs(whole - frame).max(axis=2) > 30) < 0.02
+    assert np.mean(np.abs(whole - first).max(axis=2) > 30) > np.mean(
+        np.abs(whole - frame).max(axis=2) > 30
+    )
+
+
+def test_a_long_film_is_shown_in_about_a_hundred_frames(
+    env: ShkadovEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(render, "FRAMES", 5)
+    env.draw_episodes({"one": play(env, 20, 1.0)[0]}, tmp_path / "one.gif")
+    with Image.open(tmp_path / "one.gif") as image:
+        assert image.n_frames == 6  # type: ignore[attr-defined]
+
+
+def test_an_mp4_needs_ffmpeg(
+    env: ShkadovEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshots, _ = play(env, 3, 1.0)
+    if FFMpegWriter.isAvailable():
+        env.draw_episodes({"one": snapshots}, tmp_path / "film.mp4")
+        assert (tmp_path / "film.mp4").stat().st_size > 1000
+    monkeypatch.setattr(FFMpegWriter, "isAvailable", lambda: False)
+    with pytest.raises(ValueError, match=r"must end in \.gif, since ffmpeg is not .*other\.mp4"):
+        env.draw_episodes({"one": snapshots}, tmp_path / "other.mp4")
+
+
+def test_animations_need_matplotlib_and_its_dependencies_only(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['imageio'] = None\n"
+        "from shkadov.env import ShkadovEnv; from tests.shkadov.films import QUICK\n"
+        "env = ShkadovEnv(**QUICK); env.reset(seed=0); shots = [env.snapshot()]\n"
+        "env.step([0.5]); shots.append(env.snapshot())\n"
+        "env.draw_episodes({'one': shots}, sys.argv[1])"
+    )
+    path = tmp_path / "film.gif"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, timeout=120)
+    assert path.read_bytes().startswith(b"GIF")
 
 
 def test_pictures_show_film_and_action(env: ShkadovEnv) -> None:
@@ -91,15 +151,12 @@ def test_what_cannot_be_drawn_is_refused(env: ShkadovEnv, tmp_path: Path) -> Non
     with pytest.raises(ValueError, match=r"two or more snapshots, got \{'a': 1\}"):
         env.draw_episodes({"a": snapshots[:1]}, tmp_path / "a.png")
     with pytest.raises(ValueError, match=r"path must end in \.gif or \.mp4, got .*film\.avi"):
-        render.animate(snapshots, env.film, tmp_path / "film.avi")
-    with pytest.raises(ValueError, match=r"every >= 1, got 3 and 0"):
-        render.animate(snapshots, env.film, tmp_path / "film.gif", every=0)
+        render.animate({"a": snapshots}, env.film, tmp_path / "film.avi")
+    with pytest.raises(ValueError, match=r"every must be at least 1, got 0"):
+        render.animate({"a": snapshots}, env.film, tmp_path / "film.gif", every=0)
 
 
 def test_matplotlib_is_loaded_by_drawing_only() -> None:
-    import subprocess
-    import sys
-
     code = (
         "import sys, gymnasium, shkadov.env, shkadov.separable;"
         "assert 'matplotlib' not in sys.modules; assert 'rich' not in sys.modules"
