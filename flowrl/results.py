@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 import h5py
 import numpy as np
@@ -17,18 +17,14 @@ from numpy.typing import NDArray
 
 from flowrl.config import ConfigError, RunConfig, from_toml
 from flowrl.config.names import shown
-from flowrl.isolation import CrashError, isolated
 from flowrl.quantities import CONTROLS, FORMAT, FORMAT_VERSION, POLICY
 
 Array = NDArray[Any]
 FloatArray = NDArray[np.float64]
 
-T = TypeVar("T")
-
 _TABLES = ("iterations", "seconds", "episodes")
 _ATTEMPTS = 5  # a reader may meet a writer halfway through a flush
 _PAUSE = 0.05  # s
-_PATIENCE = 20.0  # s for reading one file
 _RECENT = 10.0  # s since the last change, within which a writer may be at work
 
 
@@ -57,10 +53,6 @@ class RunAttributes:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Return the attributes of a results file; raise ResultError where it is none."""
-        return _guarded(path, lambda: cls._read(path))
-
-    @classmethod
-    def _read(cls, path: Path) -> Self:
         with _opened(path) as file:
             return cls._of(file)
 
@@ -122,16 +114,20 @@ class Run:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Return the run in a results file, also while it is written; raise ResultError."""
+        """Return the run in a results file, also while it is written; raise ResultError.
+
+        On a few files with damaged bytes the HDF5 library itself crashes, and the process with
+        it, or never returns: that can't be turned into an error here.
+        """
         path = Path(path)
         for _ in range(_ATTEMPTS - 1):
             try:
-                return _guarded(path, lambda: cls._read(path))
+                return cls._read(path)
             except ResultError:
                 if not _is_recent(path):
                     raise
                 time.sleep(_PAUSE)
-        return _guarded(path, lambda: cls._read(path))
+        return cls._read(path)
 
     @property
     def n_updates(self) -> int:
@@ -173,14 +169,6 @@ class Run:
                 evaluation_notes=notes,
                 datasets=_datasets(file),
             )
-
-
-def _guarded(path: Path, read: Callable[[], T]) -> T:
-    """Read in a child process: on some damaged files the HDF5 library crashes, or never ends."""
-    try:
-        return isolated(read, _PATIENCE)
-    except CrashError as error:
-        raise ResultError(f"{path}: damaged: reading it ends HDF5 ({error})") from None
 
 
 @contextmanager

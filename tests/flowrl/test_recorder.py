@@ -192,6 +192,8 @@ def test_the_writing_process_reads_its_own_file(tmp_path):
     recorder = create(tmp_path / "run.h5")
     append(recorder, 1)
     check(Run.open(tmp_path / "run.h5"), 1)
+    append(recorder, 2)
+    check(Run.open(tmp_path / "run.h5"), 2)
     recorder.finish("finished")
 
 
@@ -244,9 +246,9 @@ def test_a_run_that_ends_on_a_full_disk_keeps_what_it_had(tmp_path):
         "with recorder:\n"
         "    for update in range(1, 1200): append(recorder, update)\n"
     )
-    done = python(["-c", code, str(tmp_path / "run.h5")])
-    assert done.returncode == 1
-    assert "RecorderError" in done.stderr.splitlines()[-1]
+    process = python(["-c", code, str(tmp_path / "run.h5")])
+    assert process.returncode == 1
+    assert "RecorderError" in process.stderr.splitlines()[-1]
     run = Run.open(tmp_path / "run.h5")
     check(run)
     assert run.n_updates > 100
@@ -311,6 +313,6 @@ def test_an_evaluation_goes_into_a_run_only(tmp_path):
         "from flowrl.recorder import record_evaluation\n"
         "record_evaluation(Path(sys.argv[1]), {'trained': np.zeros(1)}, None)"
     )
-    done = python(["-c", code, str(tmp_path / "run.h5")])
-    assert "cannot be written" in done.stderr.splitlines()[-1]
+    process = python(["-c", code, str(tmp_path / "run.h5")])
+    assert "cannot be written" in process.stderr.splitlines()[-1]
     recorder.finish("finished")
