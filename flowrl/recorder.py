@@ -269,7 +269,9 @@ def record_evaluation(
 
 
 def _allocate(descriptor: int, size: int) -> None:
-    """Give a file its blocks on the disk, where the file system can; raise where it is full."""
+    """Give a file its blocks on the disk, where the system can; raise where it is full."""
+    if not hasattr(os, "posix_fallocate"):  # macOS
+        return
     try:
         os.posix_fallocate(descriptor, 0, size)
     except OSError as error:

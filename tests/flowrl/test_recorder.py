@@ -236,6 +236,13 @@ def test_a_full_disk_is_reported_and_nothing_is_lost_when_there_is_room_again(tm
     assert Run.open(path).attributes.status == "finished"
 
 
+def test_a_system_that_cannot_allocate_ahead_writes_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "posix_fallocate")
+    with create(tmp_path / "run.h5") as recorder:
+        append(recorder, 1)
+    check(Run.open(tmp_path / "run.h5"), 1)
+
+
 def test_a_run_that_ends_on_a_full_disk_keeps_what_it_had(tmp_path):
     code = (
         "import resource, sys; from pathlib import Path\n"
