@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -47,16 +49,44 @@ def make(limit: int = 5, discrete: bool = False) -> Counting:
     return Counting(limit, discrete)
 
 
-def fails_on_last_rank() -> Counting:
-    """Make one whose 40th step fails, on the last rank alone."""
+def fails(rank: int, how: str) -> Counting:
+    """Make one that fails on one rank alone (-1 is the last): see `_FAILURES`.
+
+    `how` "make" and "refuse" fail while the environment is made, every other at the 40th step.
+    """
     env = Counting(limit=1000)
+    if int(os.environ["PMI_RANK"]) != rank % int(os.environ["PMI_SIZE"]):
+        return env
+    if how == "make":
+        _raise()
+    if how == "refuse":
+        raise ValueError("how must be another")
     step = env.step
-    rank, size = int(os.environ["PMI_RANK"]), int(os.environ["PMI_SIZE"])
 
     def failing(action: Any) -> Any:
-        if rank == size - 1 and env.step_number >= 39:
-            raise ZeroDivisionError("the solver broke")
+        if env.step_number >= 39:
+            _FAILURES[how]()
         return step(action)
 
     env.step = failing  # type: ignore[method-assign]
+    return env
+
+
+def _raise() -> None:
+    raise ZeroDivisionError("the solver broke")
+
+
+_FAILURES: dict[str, Callable[[], None]] = {
+    "raise": _raise,
+    "sys.exit": lambda: sys.exit(3),
+    "os._exit": lambda: os._exit(1),
+}
+
+
+def fails_held_out(limit: int = 5, held_out: bool = False) -> Counting:
+    """Make one that trains, but whose held-out twin fails at its first step."""
+    env = Counting(limit)
+    env.held_out_arguments = {"held_out": True}  # type: ignore[attr-defined]
+    if held_out:
+        env.step = lambda _: _raise()  # type: ignore[assignment, return-value, method-assign]
     return env

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flowrl.results import Run
-from tests.launch import module
+from tests.launch import module, python
 
 pytestmark = pytest.mark.mpi
 
@@ -27,22 +27,27 @@ def assert_same_bits(one, other):
             np.testing.assert_array_equal(first[name], second[name], err_msg=f"{table}/{name}")
 
 
+# The ranks on which each case must give the bits of one process.
 CASES = {
-    "film": (),
-    "film, odd": ("--n-envs", "7", "--bootstrap", "pt"),
-    "whole episodes": ("--n-envs", "4", "--bootstrap", "eoe", "--n-transitions", "2000",
-                       "--ppo.n-transitions-per-update", "800"),
-    "python": ("--env", "tests.flowrl.counting:make", "--n-envs", "6"),
-    "discrete": ("--env", "tests.flowrl.counting:make", "--env-args", "discrete=true",
-                 "--n-envs", "6"),
+    "film": ((), (1, 2, 4, 8)),
+    "film, odd": (("--n-envs", "7", "--bootstrap", "pt"), (2, 4)),
+    # Two films of three jets: some of four ranks have no film at all.
+    "separable film": (("--env", "shkadov:ShkadovSeparable-v0", "--env-args", "n_jets=3",
+                        "--n-envs", "6"), (2, 4)),
+    "whole episodes": (("--n-envs", "4", "--bootstrap", "eoe", "--n-transitions", "2000",
+                        "--ppo.n-transitions-per-update", "800"), (2, 4)),
+    "python": (("--env", "tests.flowrl.counting:make", "--n-envs", "6"), (2, 4)),
+    "discrete": (("--env", "tests.flowrl.counting:make", "--env-args", "discrete=true",
+                  "--n-envs", "6"), (2, 4)),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", list(CASES))
-def test_training_is_the_same_to_the_bit_on_1_2_4_and_8_ranks(tmp_path, case):
-    alone = train(tmp_path, "alone", *CASES[case])
-    for n_ranks in (1, 2, 4, 8):
-        assert_same_bits(alone, train(tmp_path, str(n_ranks), *CASES[case], n_ranks=n_ranks))
+def test_training_is_the_same_to_the_bit_on_any_number_of_ranks(tmp_path, case):
+    arguments, numbers = CASES[case]
+    alone = train(tmp_path, "alone", *arguments)
+    for n_ranks in numbers:
+        assert_same_bits(alone, train(tmp_path, str(n_ranks), *arguments, n_ranks=n_ranks))
 
 
 def test_torch_learner_is_equal_up_to_rounding(tmp_path):
@@ -53,15 +58,45 @@ def test_torch_learner_is_equal_up_to_rounding(tmp_path):
     )
 
 
-@pytest.mark.parametrize("n_ranks", [2, 4])
-def test_an_exception_on_any_rank_ends_the_job_with_its_traceback(tmp_path, n_ranks):
-    done = module(
-        "flowrl.train", *SHORT, "--env", "tests.flowrl.counting:fails_on_last_rank",
-        "--out", str(tmp_path / "run.h5"), n_ranks=n_ranks,
-    )  # fmt: skip
+def failing(tmp_path, n_ranks, *arguments):
+    """Train what fails; it must end by itself, and soon: `python` raises after 60 s."""
+    arguments = (*SHORT, "--out", str(tmp_path / "run.h5"), *arguments)
+    done = python(["-m", "flowrl.train", *arguments], n_ranks, timeout=60.0)
     assert done.returncode != 0
-    assert f"rank {n_ranks - 1} of {n_ranks}" in done.stderr
-    assert "ZeroDivisionError: the solver broke" in done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("rank", "how", "n_ranks"),
+    [(-1, "raise", 2), (-1, "raise", 4), (0, "raise", 2), (0, "make", 2), (1, "make", 2)],
+)
+def test_an_exception_on_any_rank_ends_the_job_with_its_traceback(tmp_path, rank, how, n_ranks):
+    said = failing(tmp_path, n_ranks, "--env", "tests.flowrl.counting:fails",
+                   "--env-args", f"rank={rank}", f"how={how}")  # fmt: skip
+    assert f"rank {rank % n_ranks} of {n_ranks}" in said
+    assert "ZeroDivisionError: the solver broke" in said
+
+
+def test_a_refusal_of_one_rank_alone_is_one_line(tmp_path):
+    said = failing(tmp_path, 4, "--env", "tests.flowrl.counting:fails",
+                   "--env-args", "rank=2", "how=refuse")  # fmt: skip
+    assert said.strip().count("\n") == 0
+    assert "how must be another" in said
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("how", ["sys.exit", "os._exit"])
+def test_a_rank_that_leaves_takes_the_others_with_it(tmp_path, rank, how):
+    failing(tmp_path, 2, "--env", "tests.flowrl.counting:fails",
+            "--env-args", f"rank={rank}", f"how={how}")  # fmt: skip
+
+
+def test_a_failure_in_the_evaluation_ends_the_job_and_keeps_what_was_trained(tmp_path):
+    said = failing(tmp_path, 2, "--env", "tests.flowrl.counting:fails_held_out",
+                   "--evaluation.at-end")  # fmt: skip
+    assert "rank 0 of 2" in said
+    assert "ZeroDivisionError: the solver broke" in said
+    assert Run.open(tmp_path / "run.h5").iterations["transitions"].tolist() == [480, 960, 1200]
 
 
 def test_an_error_of_the_user_is_one_line_from_root(tmp_path):
