@@ -84,7 +84,8 @@ def test_the_split_over_environments_ranks_and_updates_does_not_matter():
 def test_standard_deviation_is_one_where_nothing_varies():
     moments = RunningMoments(2)
     np.testing.assert_array_equal(moments.std, 1.0)
-    constant = np.full((5, 1), 0.1, np.float32)
+    # Constant but for the last bit: noise that must not be blown up.
+    constant = np.nextafter(np.full((5, 1), 1e3, np.float32), np.float32([[0], [0], [2e3]] * 2)[:5])
     varying = np.arange(5, dtype=np.float32)[:, None]
     block = np.concatenate([constant, varying], axis=1)
     moments = merged(env_moments(trajectory_of(block[None], [5])))
