@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from flowrl.agents.ppo import PpoAgent
 from flowrl.config import ConfigError, RunConfig
 from flowrl.envs.interface import Interface
-from flowrl.envs.python import to_space
-from flowrl.evaluation import Evaluator
+from flowrl.envs.python import flat, to_space
+from flowrl.evaluation import MOST_STEPS, Evaluator
 from flowrl.networks import n_weights
 from flowrl.policies import PolicyArrays, act, scratch_for
 from flowrl.results import ResultError, Run
 from flowrl.seeding import Stream, integer_seed
+from flowrl.trajectory import Float32Array
 
 Snapshots = list[dict[str, Any]]
 
@@ -46,37 +48,111 @@ def _checked(run: Run, name: str, n: int) -> Any:
     return values
 
 
+class Stage(Protocol):
+    """What an episode is played on: one environment, or a group of agents that share one."""
+
+    env: Any
+
+    def reset(self, seeds: Sequence[int]) -> Float32Array:
+        """Begin an episode; return the observations, one row an agent."""
+
+    def step(self, actions: Float32Array) -> tuple[Float32Array, bool]:
+        """Act, one row an agent; return the observations and whether the episode ended."""
+
+
+class SingleStage:
+    """A gymnasium.Env."""
+
+    abilities = ("snapshot", "draw_episodes")
+
+    def __init__(self, env: Any) -> None:
+        self.env = flat(env)
+
+    def reset(self, seeds: Sequence[int]) -> Float32Array:
+        """Begin an episode; return the observations, one row an agent."""
+        return np.array([self.env.reset(seed=seeds[0])[0]], np.float32)
+
+    def step(self, actions: Float32Array) -> tuple[Float32Array, bool]:
+        """Act, one row an agent; return the observations and whether the episode ended."""
+        action = to_space(self.env.action_space, actions[0])
+        observation, _, terminated, truncated, _ = self.env.step(action)
+        return np.array([observation], np.float32), bool(terminated or truncated)
+
+
+class GroupStage:
+    """A vector environment of one group, moved by `act`: unlike `step`, it shows how it ended."""
+
+    abilities = ("snapshot", "draw_episodes", "act")
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+
+    def reset(self, seeds: Sequence[int]) -> Float32Array:
+        """Begin an episode; return the observations, one row an agent."""
+        return np.ascontiguousarray(self.env.unwrapped.reset(seed=list(seeds))[0], np.float32)
+
+    def step(self, actions: Float32Array) -> tuple[Float32Array, bool]:
+        """Act, one row an agent; return the observations and whether the episode ended."""
+        observations, _, terminated, truncated = self.env.unwrapped.act(actions)
+        ended = bool(terminated[0] or truncated[0])
+        return np.ascontiguousarray(observations, np.float32), ended
+
+
 def record_episodes(path: Path) -> tuple[Any, dict[str, Snapshots]]:
-    """Play one held-out episode without and one with the trained policy, from the same start.
+    """Play the first held-out episode without and with the trained policy, from the same start.
 
     Returns the environment, which can draw itself, and what it looked like after each step.
     """
     run = Run.open(path)
     config = run.config
     evaluator = Evaluator(config, config.n_envs)
-    env = evaluator.source.make_single()
-    for ability in ("snapshot", "draw_episodes"):
-        if not hasattr(env.unwrapped, ability):
-            raise ConfigError(
-                f"the environment {config.env} cannot be drawn: it has no method {ability}"
-            )
-    policies = {
-        "uncontrolled": evaluator.uncontrolled(),
-        "controlled": load_policy(run, config, evaluator.interface),
-    }
-    return env, {name: _play(env, policy, evaluator) for name, policy in policies.items()}
+    stage = _make_stage(evaluator, config.env)
+    try:
+        policies = {
+            "uncontrolled": evaluator.uncontrolled(),
+            "controlled": load_policy(run, config, evaluator.interface),
+        }
+        films = {name: _play(stage, policy, evaluator) for name, policy in policies.items()}
+    except BaseException:
+        stage.env.close()
+        raise
+    return stage.env, films
 
 
-def _play(env: Any, policy: PolicyArrays, evaluator: Evaluator) -> Snapshots:
+def _make_stage(evaluator: Evaluator, name: str) -> Stage:
+    """Make what can be drawn: the compiled environment if it can, else the single one."""
+    vector = evaluator.source.make_playable(evaluator.interface.agents_per_group)
+    if vector is not None:
+        if not _lacking(vector, GroupStage.abilities):
+            return GroupStage(vector)
+        vector.close()
+    single = evaluator.source.make_single()
+    lacking = _lacking(single, SingleStage.abilities)
+    if lacking:
+        single.close()
+        raise ConfigError(f"the environment {name} cannot be drawn: it has no method {lacking[0]}")
+    return SingleStage(single)
+
+
+def _lacking(env: Any, abilities: Sequence[str]) -> list[str]:
+    return [ability for ability in abilities if not hasattr(env.unwrapped, ability)]
+
+
+def _play(stage: Stage, policy: PolicyArrays, evaluator: Evaluator) -> Snapshots:
     """Play one greedy episode; return a snapshot of its start and of every step."""
-    interface, scratch = evaluator.interface, scratch_for(policy)
-    action, env_action = (np.empty(interface.n_actions, np.float32) for _ in range(2))
-    no_noise = np.zeros(interface.n_choices, np.float32)
-    observation, _ = env.reset(seed=integer_seed(evaluator.seed, Stream.EVALUATION))
-    snapshots = [env.unwrapped.snapshot()]
-    while True:
-        act(policy, observation, no_noise, scratch, action, env_action)
-        observation, _, terminated, truncated, _ = env.step(to_space(env.action_space, env_action))
-        snapshots.append(env.unwrapped.snapshot())
-        if terminated or truncated:
-            return snapshots
+    interface = evaluator.interface
+    n_agents = interface.agents_per_group
+    scratch, no_noise = scratch_for(policy), np.zeros(interface.n_choices, np.float32)
+    action = np.empty(interface.n_actions, np.float32)
+    env_actions = np.empty((n_agents, interface.n_actions), np.float32)
+    seeds = [integer_seed(evaluator.seed, Stream.EVALUATION, i) for i in range(n_agents)]
+    observations = stage.reset(seeds)
+    snapshots = [stage.env.unwrapped.snapshot()]
+    for _ in range(MOST_STEPS):
+        for observation, env_action in zip(observations, env_actions, strict=True):
+            act(policy, observation, no_noise, scratch, action, env_action)
+        observations, ended = stage.step(env_actions)
+        snapshots.append(stage.env.unwrapped.snapshot())
+        if ended:
+            break
+    return snapshots

@@ -5,9 +5,10 @@ from __future__ import annotations
 import flowrl.startup  # isort: skip  # noqa: F401  (before NumPy and numba load)
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from flowrl.config import ConfigError, nearest, parse_options, run_command
 from flowrl.config.options import check_fields, choice, required_file, required_files, words
@@ -42,7 +43,10 @@ class CurvesOptions:
 
 @dataclass(frozen=True)
 class FilmOptions:
-    """Draw the environment uncontrolled and controlled by the trained policy, from one start."""
+    """Draw the environment uncontrolled and controlled by the trained policy, from one start.
+
+    A file that ends in .gif or .mp4 (with ffmpeg) is an animation.
+    """
 
     run: Path = required_file("results file of the run")
     out: Path = required_file("figure to write", "FILE.png", positional=False, aliases=("-o",))
@@ -70,7 +74,7 @@ def film(arguments: Sequence[str]) -> int:
 
     env, recordings = record_episodes(options.run)
     try:
-        _write(options.out, lambda path: env.unwrapped.draw_episodes(recordings, path))
+        _write(options.out, lambda path: _draw_film(env, recordings, path))
     finally:
         env.close()
     return 0
@@ -99,6 +103,15 @@ def command(arguments: Sequence[str]) -> int:
 def _check_suffix(path: Path, suffixes: Sequence[str]) -> None:
     if path.suffix.lower() not in suffixes:
         raise ConfigError(f"--out must end in {', '.join(suffixes)}, got {str(path)!r}")
+
+
+def _draw_film(env: Any, recordings: Mapping[str, Any], path: Path) -> None:
+    try:
+        env.unwrapped.draw_episodes(recordings, path)
+    except ConfigError:
+        raise
+    except ValueError as error:  # What the environment says of a file that it cannot draw.
+        raise ConfigError(f"--out: {error}") from error
 
 
 def _write(path: Path, draw: Callable[[Path], None]) -> None:

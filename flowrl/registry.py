@@ -82,6 +82,10 @@ class EnvironmentSource:
         env.close()
         return EnvironmentSource(self._name, {**self._arguments, **arguments})
 
+    def make_playable(self, n_envs: int) -> VectorEnv | None:
+        """Make the vector environment to be played step by step, or None if there is none."""
+        return self._make_compiled(n_envs)
+
     def _make_compiled(self, n_envs: int) -> VectorEnv | None:
         """Make the vector environment if there is one that can be rolled out compiled."""
         if self._spec is None or self._spec.vector_entry_point is None:

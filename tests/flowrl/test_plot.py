@@ -157,15 +157,33 @@ def test_help(capsys):
         assert "-o FILE.png" in capsys.readouterr().out
 
 
-def test_the_film_of_a_trained_run_is_drawn(tmp_path):
-    path, figure = tmp_path / "run.h5", tmp_path / "film.png"
-    quiet = ("--progress.display", "none", "--evaluation.no-at-end")
-    done = module("flowrl.train", "--n-transitions", "3200", "--out", str(path), *quiet)
+def film_run(path):
+    """Train the quickest run whose film can be drawn, a tenth of an episode long."""
+    arguments = ("--n-transitions", "320", "--env-args", "episode_time=2", "--out", str(path),
+                 "--progress.display", "none", "--evaluation.no-at-end")  # fmt: skip
+    done = module("flowrl.train", *arguments)
     assert done.returncode == 0, done.stderr
+    return path
+
+
+def test_the_film_of_a_trained_run_is_drawn_and_animated(tmp_path):
+    path = film_run(tmp_path / "run.h5")
+    figure, animation = tmp_path / "film.png", tmp_path / "film.gif"
     done = module("flowrl.plot", "film", str(path), "-o", str(figure))
     assert (done.returncode, done.stderr) == (0, "")
     with Image.open(figure) as image:
         assert min(image.size) > 200
+    assert plot.command(["film", str(path), "-o", str(animation)]) == 0
+    with Image.open(animation) as image:
+        assert image.n_frames == 41
+    # Without ffmpeg: one line that names the way out.
+    done = module("flowrl.plot", "film", str(path), "-o", str(tmp_path / "x.mp4"), PATH="")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("flowrl.plot: error: --out: path must end in .gif")
+    assert done.stderr.count("\n") == 1
+    assert plot.command(["film", str(path), "-o", str(tmp_path / "x.pdf")]) == 0
+    with pytest.raises(ConfigError, match=r"^--out .*y\.gif: cannot be written"):
+        plot.command(["film", str(path), "-o", str(path / "y.gif")])
 
 
 def test_an_environment_that_cannot_be_drawn_says_so(tmp_path):
