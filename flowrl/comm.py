@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from flowrl.config import ConfigError
+from flowrl.envs.interface import EnvironmentFault
 from flowrl.trajectory import Float64Array, IntArray
 
 # Set by the launchers of MPICH, Open MPI, MVAPICH, PMIx (srun, prrte), Cray and Flux.
@@ -180,6 +181,7 @@ class MpiCommunicator:
         # Give the launcher the time to pass on what this rank has just said: it drops the rest.
         time.sleep(0.3)
         self._world.Abort(code)
+        os._exit(code)  # Abort may come back before the launcher ends this rank.
 
 
 def launched_by_mpi() -> bool:
@@ -219,17 +221,24 @@ def connect() -> Communicator:
 
 
 def abort_on_error(comm: Communicator, error: BaseException) -> None:
-    """Print a rank's traceback and end the job: the others may wait for this rank for ever."""
-    text = "".join(traceback.format_exception(error))
+    """Say what ended this rank and end the job: the others may wait for this rank for ever."""
     label = f"rank {comm.rank} of {comm.size}: " if comm.size > 1 else ""
-    sys.stderr.write(f"flowrl: {label}ended by an exception\n{text}")
-    comm.abort(1)
+    code = 1
+    if isinstance(error, KeyboardInterrupt):
+        text, code = "interrupted\n", 130
+    elif isinstance(error, EnvironmentFault):
+        text = f"{error}\n"
+    else:
+        text = "ended by an exception\n" + "".join(traceback.format_exception(error))
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody may listen
+        sys.stderr.write(f"flowrl: {label}{text}")
+    comm.abort(code)
 
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        # A full disk or a closed pipe behind it must not keep this rank from ending the job.
-        with contextlib.suppress(OSError):
+        # A full disk, a closed pipe or no stream at all must not keep this rank from ending.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
 
 

@@ -22,8 +22,7 @@ def print_plan(
     """Print the resolved configuration, usable as a file for --config, and how work is spread."""
     console = Console(highlight=False)
     console.print(to_toml(replace(config, dry_run=False)).rstrip(), markup=False)
-    collections = list(schedule.collections())
-    first, last = collections[0], collections[-1]
+    first, last, n_updates = schedule.outline()
     table = Table(title="Plan", title_justify="left", show_header=False)
     table.add_column("quantity")
     table.add_column("value")
@@ -38,7 +37,7 @@ def print_plan(
         "steps per rank between two collections", _spread(_per_rank(first.lengths, shares))
     )
     table.add_row("transitions per update", str(first.n_transitions // len(first.updates)))
-    table.add_row("updates", str(schedule.n_updates))
+    table.add_row("updates", f"{n_updates:,}")
     table.add_row("transitions", f"{config.n_transitions:,}")
     if last.n_transitions != first.n_transitions:
         table.add_row("transitions of the last collection", str(last.n_transitions))

@@ -76,14 +76,22 @@ class Schedule:
         """Yield the collections in order until all transitions are used."""
         left = self.n_transitions // self.agents_per_group
         while left > 0:
-            collection = self._partial(left) if self.bootstrap == "pt" else self._whole(left)
+            collection = self._next(left)
             left -= collection.n_transitions // self.agents_per_group
             yield collection
 
-    @property
-    def n_updates(self) -> int:
-        """Count the updates of the whole run."""
-        return sum(len(collection.updates) for collection in self.collections())
+    def outline(self) -> tuple[Collection, Collection, int]:
+        """Return the first and the last collection and the number of updates, by arithmetic."""
+        first = self._next(self.n_transitions // self.agents_per_group)
+        n_whole, rest = divmod(self.n_transitions, first.n_transitions)
+        if not rest:
+            return first, first, n_whole * len(first.updates)
+        last = self._next(rest // self.agents_per_group)
+        return first, last, n_whole * len(first.updates) + len(last.updates)
+
+    def _next(self, left: int) -> Collection:
+        """Return the next collection where `left` steps of all groups together are to be made."""
+        return self._partial(left) if self.bootstrap == "pt" else self._whole(left)
 
     def _partial(self, left: int) -> Collection:
         """Spread one update's transitions evenly over all environments."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import flowrl.startup  # isort: skip  # noqa: F401  (before NumPy and numba load)
 
+import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
@@ -38,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseException as error:
         # Whatever it is, the other ranks may wait for this one for ever.
         abort_on_error(comm, error)
-        raise
+    return 1
 
 
 class _LeaveTogether(Exception):
@@ -56,12 +57,13 @@ def _run(arguments: Sequence[str], comm: Communicator) -> int:
     """Train on this rank; every rank returns the same exit code."""
     try:
         config = _configuration(arguments, comm)
-        trainer = _root_first(comm, lambda: _prepare(config, comm))
+        trainer = _root_first(comm, lambda: _make_trainer(config, comm))
         if config.dry_run:
             if comm.rank == 0:
                 print_plan(config, trainer.interface, trainer.schedule, trainer.shares)
             return 0
         session = _root_first(comm, lambda: open_session(config, trainer, comm, arguments))
+        _root_first(comm, lambda: _warm_up(config, trainer, comm))
     except _LeaveTogether as leaving:
         return leaving.code
     try:
@@ -78,14 +80,17 @@ def _run(arguments: Sequence[str], comm: Communicator) -> int:
     return 0
 
 
-def _prepare(config: RunConfig, comm: Communicator) -> OnPolicyTrainer:
+def _make_trainer(config: RunConfig, comm: Communicator) -> OnPolicyTrainer:
     trainer: OnPolicyTrainer = load(ALGORITHMS[config.algo])(config, comm)
-    if not config.dry_run:
-        if comm.rank == 0 and config.progress.display != "none" and not has_compiled_code():
+    return trainer
+
+
+def _warm_up(config: RunConfig, trainer: OnPolicyTrainer, comm: Communicator) -> None:
+    if comm.rank == 0 and config.progress.display != "none" and not has_compiled_code():
+        with contextlib.suppress(OSError, AttributeError):
             sys.stdout.write("compiling, once: about 20 s; later runs load the result\n")
             sys.stdout.flush()
-        trainer.warm_up()
-    return trainer
+    trainer.warm_up()
 
 
 def _configuration(arguments: Sequence[str], comm: Communicator) -> RunConfig:

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from flowrl.envs.interface import Interface, read_interface
+from flowrl.envs.interface import LARGEST, EnvironmentFault, Interface, read_interface
 from flowrl.policies import PolicyArrays, act, scratch_for
 from flowrl.trajectory import Float32Array, IntArray, Trajectory
 
@@ -28,7 +28,7 @@ class PythonEnvironments:
         self.interface = python_interface(self._envs[0])
         self._observations = np.zeros((len(seeds), gymnasium.spaces.flatdim(space)), np.float32)
         for i, (env, seed) in enumerate(zip(self._envs, seeds, strict=True)):
-            self._observations[i] = env.reset(seed=seed)[0]
+            self._observations[i] = self._checked(i, env.reset(seed=seed)[0], 0.0)
 
     @property
     def n_envs(self) -> int:
@@ -80,12 +80,45 @@ class PythonEnvironments:
             following, reward, terminated, truncated, _ = env.step(
                 to_space(env.action_space, env_action)
             )
-            trajectory.next_observations[i, t] = following
+            trajectory.next_observations[i, t] = self._checked(i, following, reward)
             trajectory.rewards[i, t] = reward
             trajectory.terminated[i, t] = terminated
             # Both flags at once means that the task ended.
             trajectory.truncated[i, t] = truncated and not terminated
-            observation[:] = env.reset()[0] if terminated or truncated else following
+            if terminated or truncated:
+                following = self._checked(i, env.reset()[0], 0.0)
+            observation[:] = following
+
+    def _checked(self, i: int, observation: Any, reward: Any) -> Float32Array:
+        """Return an observation as float32; raise EnvironmentFault for what poisons learning.
+
+        One NaN would stay in the running moments for ever, and in every action after it.
+        """
+        shape = self._observations[i].shape
+        try:
+            with np.errstate(over="ignore"):
+                checked = np.asarray(observation, np.float32)
+            number = float(reward)
+        except (TypeError, ValueError) as error:
+            raise EnvironmentFault(
+                f"{self._name(i)}: observation and reward must be numbers ({error})"
+            ) from error
+        if checked.shape != shape:
+            raise EnvironmentFault(
+                f"{self._name(i)}: observation must have the shape {shape}, got {checked.shape}"
+            )
+        if not np.isfinite(checked).all():
+            raise EnvironmentFault(
+                f"{self._name(i)}: observation must be finite in float32, got {observation}"
+            )
+        if not abs(number) <= LARGEST:
+            raise EnvironmentFault(
+                f"{self._name(i)}: reward must be finite and within +-{LARGEST:g}, got {reward}"
+            )
+        return checked
+
+    def _name(self, i: int) -> str:
+        return f"environment {self._envs[i].unwrapped} (number {i} of this rank)"
 
     def close(self) -> None:
         """Close all environments."""

@@ -6,6 +6,7 @@ import pytest
 from flowrl.agents.ppo import PpoAgent
 from flowrl.collector import Collector
 from flowrl.config import RunConfig
+from flowrl.envs.interface import EnvironmentFault
 from flowrl.registry import EnvironmentSource
 
 FACTORY = "tests.flowrl.counting:make"
@@ -85,3 +86,25 @@ def test_actions_reach_the_environment_in_its_own_space(discrete):
         assert set(stored) == {0, 1, 2}
     else:
         np.testing.assert_allclose(sent, 1 + 3 * np.clip(stored, -1, 1), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("observation", "reward", "message"),
+    [
+        ([np.nan, 0.0], 0.0, "observation must be finite"),
+        ([1e300, 0.0], 0.0, "observation must be finite"),
+        (0.5, 0.0, r"must have the shape \(2,\), got \(\)"),
+        ([0.0], 0.0, "must have the shape"),
+        ([0.0] * 3, 0.0, "must have the shape"),
+        (None, 0.0, "must be finite|must be numbers|must have the shape"),
+        ("flow", 0.0, "must be numbers"),
+        ([0.0, 0.0], np.nan, "reward must be finite"),
+        ([0.0, 0.0], 1e300, "reward must be finite"),
+        ([0.0, 0.0], None, "must be numbers"),
+    ],
+)
+def test_what_would_poison_learning_is_a_fault_with_its_cause(observation, reward, message):
+    collector = make_collector(2)
+    collector._environments._envs[1].step = lambda _: (observation, reward, False, False, {})
+    with pytest.raises(EnvironmentFault, match=message):
+        collector.collect(np.array([2, 2]))

@@ -8,6 +8,13 @@ from hypothesis import strategies as st
 from flowrl.schedule import Schedule, ScheduleError, share
 
 
+def assert_outline(schedule, collections):
+    first, last, n_updates = schedule.outline()
+    np.testing.assert_array_equal(first.lengths, collections[0].lengths)
+    np.testing.assert_array_equal(last.lengths, collections[-1].lengths)
+    assert n_updates == sum(len(collection.updates) for collection in collections)
+
+
 @given(
     n_envs=st.integers(1, 70),
     n_transitions=st.integers(1, 20_000),
@@ -23,6 +30,7 @@ def test_partial_trajectories_use_every_transition(n_envs, n_transitions, per_up
     for collection in collections:
         assert np.ptp(collection.lengths) <= 1
         assert len(collection.updates) == 1
+    assert_outline(schedule, collections)
 
 
 @given(
@@ -35,7 +43,9 @@ def test_whole_episodes_use_every_transition(n_envs, n_transitions, n_update, bo
     steps = 10
     schedule = Schedule(n_envs, n_transitions, n_update * steps, bootstrap, steps)
     total = 0
-    for collection in schedule.collections():
+    collections = list(schedule.collections())
+    assert_outline(schedule, collections)
+    for collection in collections:
         total += collection.n_transitions
         members = np.concatenate(collection.updates)
         assert sorted(members) == list(np.flatnonzero(collection.lengths))
@@ -56,7 +66,7 @@ def test_numbers_of_the_paper():
     assert [len(envs) for envs in whole.updates] == [8] * 8
     sequential = next(Schedule(1, 200_000, 3200, "regular", 400).collections())
     assert sequential.lengths.tolist() == [3200]
-    assert Schedule(8, 200_000, 3200, "pt", 400).n_updates == 63
+    assert Schedule(8, 200_000, 3200, "pt", 400).outline()[2] == 63
 
 
 def test_agents_of_one_film_step_together():
