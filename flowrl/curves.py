@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from flowrl.config import ConfigError
+from flowrl.config import ConfigError, flat_toml
 from flowrl.results import FloatArray, ResultError, Run
 
 AXES = ("transitions", "time")
@@ -119,23 +118,13 @@ def group_runs(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[Group]:
 def _settings(run: Run) -> dict[str, Any]:
     """Return what makes a run's experiment, flat."""
     try:
-        config = tomllib.loads(run.attributes.config)
-    except tomllib.TOMLDecodeError:
+        config = flat_toml(run.attributes.config)
+    except ConfigError:
         raise ResultError(f"{run.path}: its configuration is not readable") from None
-    kept = {name: value for name, value in config.items() if name not in _INDIFFERENT}
-    return {"env": run.attributes.env, "algo": run.attributes.algo, **_flat(kept)}
-
-
-def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        nested = (
-            {f"{name}.{inner}": item for inner, item in value.items()}
-            if isinstance(value, dict)
-            else {name: value}
-        )
-        flat |= nested
-    return flat
+    kept = {
+        name: value for name, value in config.items() if name.partition(".")[0] not in _INDIFFERENT
+    }
+    return {"env": run.attributes.env, "algo": run.attributes.algo, **kept}
 
 
 def _names(settings: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -17,12 +17,13 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from flowrl.config import ConfigError, parse_options, run_command
+from flowrl.config import ConfigError, RunConfig, flat_toml, parse_options, run_command, to_toml
 from flowrl.config.options import check_fields, required_file, switch
+from flowrl.quantities import SHARES
 from flowrl.results import Run
 
 PROGRAM = "flowrl.inspect"
-_SECONDS = ("collect", "reduce", "learn", "record")
+_SECONDS = (*SHARES, "record")
 _WIDTH = 120  # columns where the output is no terminal
 
 
@@ -59,15 +60,15 @@ def _progress(run: Run) -> dict[str, Any]:
         planned = run.config.n_transitions
     except ConfigError:  # Written by another version: the rest can be shown all the same.
         planned = None
-    done = _last(run.iterations.get("transitions", np.zeros(0))) or 0
+    transitions = _last(run.iterations.get("transitions", np.zeros(0))) or 0
     wall = _seconds(run).get("total", 0.0)
     return {
         "updates": run.n_updates,
-        "transitions": done,
+        "transitions": transitions,
         "planned_transitions": planned,
         "episodes": max(map(len, run.episodes.values()), default=0),
         "seconds": wall,
-        "transitions_per_second": done / wall if wall > 0 else None,
+        "transitions_per_second": transitions / wall if wall > 0 else None,
     }
 
 
@@ -154,26 +155,12 @@ def _score(mean: float | None, std: float | None) -> str:
 
 def _settings(config: str) -> str:
     """Return the configuration in brief: what differs from the defaults."""
-    import tomllib
-
-    from flowrl.config import RunConfig, to_toml
-
     try:
-        own, usual = tomllib.loads(config), tomllib.loads(to_toml(RunConfig()))
-    except tomllib.TOMLDecodeError:
+        own, usual = flat_toml(config), flat_toml(to_toml(RunConfig()))
+    except ConfigError:
         return "not readable"
-    differing = [
-        f"{name}={value}" for name, value in _flat(own).items() if _flat(usual).get(name) != value
-    ]
+    differing = [f"{name}={value}" for name, value in own.items() if usual.get(name) != value]
     return " ".join(differing) or "all at their defaults"
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        nested = isinstance(value, dict)
-        flat |= _flat(value, f"{prefix}{name}.") if nested else {prefix + name: value}
-    return flat
 
 
 def _scores(summary: dict[str, Any]) -> RenderableType | None:

@@ -16,6 +16,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from flowrl.config import ProgressConfig
+from flowrl.quantities import SHARES
 
 Record = Mapping[str, float]  # one update: a row of the iterations and one of the seconds
 Returns = Mapping[str, NDArray[np.float64]]
@@ -29,7 +30,6 @@ _SHOWN = (
     ("entropy", "entropy [nat]", "{:.3f}"),
     ("blow_ups", "blow-ups", "{:.0f}"),
 )
-_SHARES = ("collect", "reduce", "learn")
 
 
 class Progress(Protocol):
@@ -93,7 +93,7 @@ class PlainProgress:
             f"{label.split(' [')[0].replace(' ', '_')}={form.format(record[name])}"
             for name, label, form in _SHOWN
         )
-        shares = " ".join(f"{name}={record[name]:.3f}s" for name in _SHARES)
+        shares = " ".join(f"{name}={record[name]:.3f}s" for name in SHARES)
         count = f"{record['transitions']:.0f}/{self._total}"
         _print(f"transitions={count} {numbers} transitions/s={pace:.0f} {shares}")
 
@@ -138,11 +138,11 @@ class RichProgress:
         for _, label, _ in _SHOWN:
             table.add_column(label.replace("[", "\\["), justify="right")
         table.add_column("transitions/s", justify="right")
-        for share in _SHARES:
+        for share in SHARES:
             table.add_column(f"{share} \\[s]", justify="right")
         pace = record["transitions"] / max(time.monotonic() - self._start, 1e-9)
         numbers = [form.format(record[name]) for name, _, form in _SHOWN]
-        table.add_row(*numbers, f"{pace:,.0f}", *(f"{record[name]:.3f}" for name in _SHARES))
+        table.add_row(*numbers, f"{pace:,.0f}", *(f"{record[name]:.3f}" for name in SHARES))
         return Group(self._bar, table)
 
     def show_evaluation(self, returns: Returns, gain: float | None) -> None:

@@ -71,6 +71,7 @@ SECONDS = (
     Quantity("record", "s", "writing this file after the previous update"),
     Quantity("total", "s", "wall time from the end of the previous update to the end of this one"),
 )
+SHARES = ("collect", "reduce", "learn")  # of the seconds, what every rank reports of itself
 
 EPISODES = (
     Quantity("return", "return", "undiscounted sum of the rewards of the episode"),

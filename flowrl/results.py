@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from flowrl.config import ConfigError, RunConfig, from_toml
 from flowrl.config.names import shown
-from flowrl.quantities import CONTROLS, FORMAT, FORMAT_VERSION, POLICY
+from flowrl.quantities import CONTROLS, FORMAT, FORMAT_VERSION, POLICY, TABLES
 
 Array = NDArray[Any]
 FloatArray = NDArray[np.float64]
 
-_TABLES = ("iterations", "seconds", "episodes")
 _ATTEMPTS = 5  # a reader may meet a writer halfway through a flush
 _PAUSE = 0.05  # s
 _RECENT = 10.0  # s since the last change, within which a writer may be at work
@@ -153,7 +152,7 @@ class Run:
     def _read(cls, path: Path) -> Self:
         with _opened(path) as file:
             attributes = RunAttributes._of(file)
-            tables = {name: _table(file, name) for name in _TABLES}
+            tables = {name: _table(file, name) for name in TABLES}
             n_updates = _common_length(tables["iterations"], tables["seconds"])
             policy = file["policy"]
             controls, notes = _evaluation(file)

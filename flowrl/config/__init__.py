@@ -5,6 +5,7 @@ from flowrl.config.names import ConfigError, nearest
 from flowrl.config.run import (
     ALGORITHMS,
     BOOTSTRAPS,
+    LEARNERS,
     CommConfig,
     EvaluationConfig,
     NetworkConfig,
@@ -13,11 +14,12 @@ from flowrl.config.run import (
     RecordConfig,
     RunConfig,
 )
-from flowrl.config.toml import from_toml, load_toml, to_toml
+from flowrl.config.toml import flat_toml, from_toml, load_toml, to_toml
 
 __all__ = [
     "ALGORITHMS",
     "BOOTSTRAPS",
+    "LEARNERS",
     "CommConfig",
     "ConfigError",
     "EvaluationConfig",
@@ -27,6 +29,7 @@ __all__ = [
     "RecordConfig",
     "RunConfig",
     "error_line",
+    "flat_toml",
     "from_toml",
     "load_toml",
     "nearest",

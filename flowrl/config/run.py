@@ -11,6 +11,7 @@ from flowrl.config.options import check_fields, choice, file, pairs, real, switc
 
 ALGORITHMS = ("ppo",)
 BOOTSTRAPS = ("regular", "eoe", "pt")
+LEARNERS = ("native", "torch")
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ class RunConfig:
         "pt: eoe, and updates from partial trajectories",
         BOOTSTRAPS,
     )
-    learner: str = choice("native", "code that computes the gradients", ("native", "torch"))
+    learner: str = choice("native", "code that computes the gradients", LEARNERS)
     seed: int = whole(0, "seed of every random number of the run", 0, 2**63 - 1)
     out: Path | None = file("results; by default out/ALGO_ENV_seedSEED.h5", "FILE.h5")
     overwrite: bool = switch(False, "replace an earlier run in the results file")

@@ -85,6 +85,22 @@ def from_toml(text: str, source: str = "") -> RunConfig:
         raise ConfigError(f"{where}not valid TOML: {str(error) or 'nested too deeply'}") from None
 
 
+def flat_toml(text: str) -> dict[str, Any]:
+    """Return the values of any TOML text under their dotted names, whether known or not."""
+    try:
+        return _flat(tomllib.loads(text))
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError):
+        raise ConfigError("not valid TOML") from None
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        is_table = isinstance(value, dict)
+        flat |= _flat(value, f"{prefix}{name}.") if is_table else {prefix + name: value}
+    return flat
+
+
 def load_toml(path: Path) -> RunConfig:
     """Return the configuration in a TOML file."""
     try:

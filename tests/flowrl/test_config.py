@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flowrl import registry
 from flowrl.config import (
     ALGORITHMS,
+    LEARNERS,
     ConfigError,
     PpoConfig,
     RunConfig,
@@ -23,7 +25,6 @@ from flowrl.config import (
 )
 from flowrl.config.kinds import Choice, File, Pairs, Real, Switch, Whole
 from flowrl.config.options import options_of, sections_of
-from flowrl.registry import ALGORITHMS as REGISTERED
 
 PLAIN = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Zl", "Zp")), min_size=1)
 WORDS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
@@ -81,8 +82,9 @@ def test_toml_round_trip_is_exact(config):
     assert to_toml(again) == to_toml(config)
 
 
-def test_the_registry_and_the_configuration_know_the_same_algorithms():
-    assert tuple(REGISTERED) == ALGORITHMS
+def test_the_registry_and_the_configuration_know_the_same_names():
+    assert tuple(registry.ALGORITHMS) == ALGORITHMS
+    assert tuple(registry.LEARNERS) == LEARNERS
 
 
 def test_defaults_need_no_argument():

@@ -67,7 +67,7 @@ def test_the_live_table_shows_everything(score):
     text = screen.getvalue()
     for part in ("transitions", "200/200", "100%", "score", f"{score:g}", "KL [nat]", "1.00e-02",
                  "clip fraction", "0.125", "entropy", "blow-ups", "transitions/s", "collect [s]",
-                 "reduce [s]", "learn [s]", "0.250", "Held-out scores", "80.0 %"):  # fmt: skip
+                 "reduce [s]", "learn [s]", "0.250", "Held-out scores", "80.0%"):  # fmt: skip
         assert part in text, part
 
 
