@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ def summarise(run: Run) -> dict[str, Any]:
     config = attributes.pop("config")
     return {
         "path": str(run.path),
-        **attributes,
+        **{name: _plain(value) for name, value in attributes.items()},
         "progress": _progress(run),
         "last": {name: _last(values) for name, values in run.iterations.items()},
         "seconds": _seconds(run),
@@ -97,6 +97,10 @@ def _last(values: Any) -> float | int | None:
 
 def _plain(value: Any) -> Any:
     """Return a value that JSON knows: it has neither NaN nor infinity."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -139,6 +143,7 @@ def _overview(summary: dict[str, Any]) -> RenderableType:
         + (f", {pace:,.0f} transitions/s" if pace else ""),
         "score": _score(last.get("score_mean"), last.get("score_std")),
         "settings": _settings(summary["config"]),
+        "environment": _pairs(summary["environment_parameters"]),
         "versions": ", ".join(f"{name} {text}" for name, text in summary["versions"].items()),
         "commit": summary["git_commit"] or "-",
     }
@@ -151,6 +156,10 @@ def _score(mean: float | None, std: float | None) -> str:
     if mean is None:
         return "no episode has ended yet"
     return f"{mean:.4g}" + (f" ± {std:.2g}" if std is not None else "") + " (latest episodes)"
+
+
+def _pairs(values: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items()) or "-"
 
 
 def _settings(config: str) -> str:

@@ -32,8 +32,10 @@ PolicyEntries = Mapping[str, NDArray[Any] | str]  # a text is stored as an attri
 
 def lay_out(file: Any, header: Mapping[str, Any], policy: PolicyEntries) -> None:
     """Write the attributes and the empty datasets."""
-    attributes = dict(header) | {
+    texts = {name: value for name, value in header.items() if name != "parameters"}
+    attributes = texts | {
         "versions": json.dumps(dict(header["versions"])),
+        "environment_parameters": _parameters_text(header["parameters"]),
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "status": "running",
@@ -53,6 +55,25 @@ def lay_out(file: Any, header: Mapping[str, Any], policy: PolicyEntries) -> None
     for datasets in tables:
         for dataset in datasets:
             dataset.resize((0,))
+
+
+def _parameters_text(parameters: Mapping[str, object]) -> str:
+    """Return parameters as JSON: numbers, truth values, texts and lists of them; others as text."""
+    return json.dumps({str(name): _plain(value) for name, value in parameters.items()})
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain_item(item) for item in value]
+    return _plain_item(value)
+
+
+def _plain_item(value: object) -> object:
+    if isinstance(value, np.generic):
+        value = value.item()
+    return value if isinstance(value, (bool, int, float, str)) or value is None else str(value)
 
 
 def _lay_out_table(group: Any, table: str) -> list[Any]:

@@ -53,6 +53,7 @@ class RunHeader:
     env: str
     seed: int
     n_ranks: int
+    parameters: Mapping[str, object] = dataclasses.field(default_factory=dict)  # environment's
     host: str = dataclasses.field(default_factory=platform.node)
     git_commit: str = dataclasses.field(default_factory=git_commit)
     versions: Mapping[str, str] = dataclasses.field(default_factory=versions)
@@ -99,7 +100,7 @@ class Recorder:
             try:
                 file = h5py.File(temporary, "x", locking="best-effort")
                 try:
-                    lay_out(file, dataclasses.asdict(header), policy)
+                    lay_out(file, vars(header), policy)
                     file.flush()
                     _allocate(file.id.get_vfd_handle(), file.id.get_filesize())
                     claim(temporary, path, overwrite)

@@ -48,6 +48,7 @@ class RunAttributes:
     end_time: str  # ISO 8601, empty while running
     git_commit: str
     versions: Mapping[str, str]
+    environment_parameters: Mapping[str, object]  # the numbers it ran with; empty: not told
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -60,10 +61,14 @@ class RunAttributes:
         numbers = {name: _number(file, name) for name in ("seed", "n_ranks", "process")}
         names = ("algo", "env", "status", "config", "command", "host", "git_commit")
         texts = {name: _text(file, name) for name in (*names, "start_time", "end_time")}
-        found = json.loads(_text(file, "versions"))
-        if not isinstance(found, dict):
-            raise ValueError("attribute versions is not a JSON object")
-        return cls(**cast(Any, numbers | texts), versions=found)
+        has_parameters = "environment_parameters" in file.attrs  # runs of older versions have none
+        return cls(
+            **cast(Any, numbers | texts),
+            versions=_json_object(file, "versions"),
+            environment_parameters=(
+                _json_object(file, "environment_parameters") if has_parameters else {}
+            ),
+        )
 
 
 @dataclass(frozen=True)
@@ -230,6 +235,18 @@ def _text(owner: Any, name: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"attribute {name} is not a text")
     return value
+
+
+def _json_object(owner: Any, name: str) -> dict[str, Any]:
+    """Return a JSON object of plain values and lists of them."""
+    found = json.loads(_text(owner, name))
+    if not isinstance(found, dict):
+        raise ValueError(f"attribute {name} is not a JSON object")
+    for value in found.values():
+        items = value if isinstance(value, list) else [value]
+        if any(isinstance(item, (dict, list)) for item in items):
+            raise ValueError(f"attribute {name} is nested too deeply")
+    return found
 
 
 def _number(owner: Any, name: str) -> int:

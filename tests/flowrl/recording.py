@@ -1,8 +1,10 @@
 """Runs made up for the tests: what update i holds can be told from i."""
 
 import dataclasses
+import math
 import sys
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -10,12 +12,17 @@ from flowrl.config import RunConfig, to_toml
 from flowrl.recorder import Recorder, RunHeader
 
 N_WEIGHTS = 20_000
+PARAMETERS = MappingProxyType({
+    "delta": np.float64(0.1), "n_jets": 5, "positions": np.array([150.0, 160.0]),
+    "limit": math.inf, "start": Path("a.h5"), "noise": None,
+})  # fmt: skip
 
 
 def header(config=None):
     config = config or RunConfig()
     return RunHeader(to_toml(config), "python -m flowrl.train", config.algo, config.env,
-                     config.seed, n_ranks=1, git_commit="", versions={"numpy": "2"})  # fmt: skip
+                     config.seed, n_ranks=1, parameters=PARAMETERS, git_commit="",
+                     versions={"numpy": "2"})  # fmt: skip
 
 
 def policy(n_weights=N_WEIGHTS):

@@ -42,7 +42,8 @@ def test_the_tables_show_what_matters(finished, capsys):
     for part in ("finished", "ppo on shkadov:Shkadov-v0, seed 3", "300 of 200,000", "-0.5",
                  "bootstrap=eoe", "ppo.clip=0.1", "-0.2500", "-1.3000", "50.0%", "1.50 s",
                  "collect", "50.0%", "iterations/entropy", "nat", "3", "policy/weights", "2x100",
-                 "return of the latest episodes", "python -m flowrl.train"):  # fmt: skip
+                 "return of the latest episodes", "python -m flowrl.train", "delta=0.1",
+                 "positions=[150.0, 160.0]"):  # fmt: skip
         assert part.replace("1.50 s", "1.5 s") in text, part
     assert "learning_rate" not in text  # at its default
 
@@ -59,6 +60,9 @@ def test_json_holds_the_same(finished):
     assert summary["seconds"]["total"] == 1.5
     assert summary["evaluation"]["trained"] == {"mean": -0.25, "std": pytest.approx(0.05), "n": 2}
     assert summary["evaluation"]["gain"] == 0.5
+    assert summary["environment_parameters"] == {
+        "delta": 0.1, "n_jets": 5, "positions": [150.0, 160.0], "limit": None, "start": "a.h5",
+        "noise": None}  # fmt: skip
     assert {"name", "shape", "dtype", "unit", "description"} == set(summary["datasets"][0])
 
 
@@ -78,6 +82,12 @@ def test_a_configuration_of_another_version_is_shown_all_the_same(tmp_path, caps
     assert "from_the_future=3" in text_of(path, capsys)
     with pytest.raises(ResultError, match="configuration can't be used"):
         _ = Run.open(path).config
+
+
+def test_a_file_from_before_the_parameters_were_stored_is_read(tmp_path):
+    path = tmp_path / "run.h5"
+    without("environment_parameters")(path)
+    assert Run.open(path).attributes.environment_parameters == {}
 
 
 def test_texts_of_a_stranger_do_not_reach_the_terminal_raw(tmp_path, capsys):
@@ -113,6 +123,15 @@ def without(name):
                 del file.attrs[name]
             else:
                 del file[name]
+
+    return make
+
+
+def saying(name, text):
+    def make(path):
+        make_run(path, [1.0])
+        with h5py.File(path, "r+") as file:
+            file.attrs[name] = text
 
     return make
 
@@ -153,6 +172,8 @@ def bent(path):
         (newer, "newer flowrl"),
         (cut_short, "cut short"),
         (without("versions"), "versions"),
+        (saying("versions", "[]"), "not a JSON object"),
+        (saying("environment_parameters", '{"a": [[1]]}'), "nested too deeply"),
         (without("policy"), "policy"),
         (without("iterations"), "iterations"),
         (holding("iterations/entropy", np.zeros((2, 2))), "one dimension"),
