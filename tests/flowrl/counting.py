@@ -49,18 +49,13 @@ def make(limit: int = 5, discrete: bool = False) -> Counting:
     return Counting(limit, discrete)
 
 
-def fails(rank: int, how: str) -> Counting:
-    """Make one that fails on one rank alone (-1 is the last): see `_FAILURES`.
-
-    `how` "make" and "refuse" fail while the environment is made, every other at the 40th step.
-    """
+def fails(rank: int, how: str, at: str = "step") -> Counting:
+    """Make one that fails on one rank alone (-1 is the last): when made, or at the 40th step."""
     env = Counting(limit=1000)
     if int(os.environ["PMI_RANK"]) != rank % int(os.environ["PMI_SIZE"]):
         return env
-    if how == "make":
-        _raise()
-    if how == "refuse":
-        raise ValueError("how must be another")
+    if at == "make":
+        _FAILURES[how]()
     step = env.step
 
     def failing(action: Any) -> Any:
@@ -72,13 +67,19 @@ def fails(rank: int, how: str) -> Counting:
     return env
 
 
-def _raise() -> None:
+def _break() -> None:
     raise ZeroDivisionError("the solver broke")
 
 
+def _refuse() -> None:
+    raise ValueError("how must be another")
+
+
 _FAILURES: dict[str, Callable[[], None]] = {
-    "raise": _raise,
+    "break": _break,
+    "refuse": _refuse,
     "sys.exit": lambda: sys.exit(3),
+    "sys.exit 0": lambda: sys.exit(0),
     "os._exit": lambda: os._exit(1),
 }
 
@@ -88,5 +89,5 @@ def fails_held_out(limit: int = 5, held_out: bool = False) -> Counting:
     env = Counting(limit)
     env.held_out_arguments = {"held_out": True}  # type: ignore[attr-defined]
     if held_out:
-        env.step = lambda _: _raise()  # type: ignore[assignment, return-value, method-assign]
+        env.step = lambda _: _break()  # type: ignore[assignment, return-value, method-assign]
     return env

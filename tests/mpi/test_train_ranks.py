@@ -66,29 +66,41 @@ def failing(tmp_path, n_ranks, *arguments):
     return done.stderr
 
 
+def failing_env(rank, how, at):
+    arguments = (f"rank={rank}", f"how={how}", f"at={at}")
+    return ("--env", "tests.flowrl.counting:fails", "--env-args", *arguments)
+
+
 @pytest.mark.parametrize(
-    ("rank", "how", "n_ranks"),
-    [(-1, "raise", 2), (-1, "raise", 4), (0, "raise", 2), (0, "make", 2), (1, "make", 2)],
+    ("rank", "at", "n_ranks"),
+    [(-1, "step", 2), (-1, "step", 4), (0, "step", 2), (0, "make", 2), (1, "make", 2)],
 )
-def test_an_exception_on_any_rank_ends_the_job_with_its_traceback(tmp_path, rank, how, n_ranks):
-    said = failing(tmp_path, n_ranks, "--env", "tests.flowrl.counting:fails",
-                   "--env-args", f"rank={rank}", f"how={how}")  # fmt: skip
+def test_an_exception_on_any_rank_ends_the_job_with_its_traceback(tmp_path, rank, at, n_ranks):
+    said = failing(tmp_path, n_ranks, *failing_env(rank, "break", at))
     assert f"rank {rank % n_ranks} of {n_ranks}" in said
     assert "ZeroDivisionError: the solver broke" in said
 
 
+@pytest.mark.parametrize(
+    ("rank", "how", "at"),
+    [
+        (0, "sys.exit", "step"),
+        (1, "sys.exit", "step"),
+        (0, "sys.exit", "make"),
+        (1, "sys.exit", "make"),
+        (1, "sys.exit 0", "step"),
+        (0, "os._exit", "step"),
+        (1, "os._exit", "step"),
+    ],
+)
+def test_a_rank_that_leaves_takes_the_others_with_it(tmp_path, rank, how, at):
+    failing(tmp_path, 2, *failing_env(rank, how, at))
+
+
 def test_a_refusal_of_one_rank_alone_is_one_line(tmp_path):
-    said = failing(tmp_path, 4, "--env", "tests.flowrl.counting:fails",
-                   "--env-args", "rank=2", "how=refuse")  # fmt: skip
+    said = failing(tmp_path, 4, *failing_env(2, "refuse", "make"))
     assert said.strip().count("\n") == 0
     assert "how must be another" in said
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize("how", ["sys.exit", "os._exit"])
-def test_a_rank_that_leaves_takes_the_others_with_it(tmp_path, rank, how):
-    failing(tmp_path, 2, "--env", "tests.flowrl.counting:fails",
-            "--env-args", f"rank={rank}", f"how={how}")  # fmt: skip
 
 
 def test_a_failure_in_the_evaluation_ends_the_job_and_keeps_what_was_trained(tmp_path):
