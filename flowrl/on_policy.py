@@ -23,13 +23,12 @@ from flowrl.envs.interface import Interface
 from flowrl.envs.moments import RunningMoments, env_moments
 from flowrl.learners import Learner, Step, StepReport
 from flowrl.minibatches import CHUNK_ROWS, MOST_CHUNKS, Minibatch, Shuffler
+from flowrl.quantities import SHARES
 from flowrl.registry import LEARNERS, EnvironmentSource, load
 from flowrl.schedule import Collection, Schedule, share
 from flowrl.seeding import Stream, integer_seed
 from flowrl.stopwatch import Stopwatch
 from flowrl.trajectory import Float64Array, IntArray, Trajectory
-
-SHARES = ("collect", "reduce", "learn")
 
 
 class TrainingError(RuntimeError):

@@ -17,8 +17,9 @@ from flowrl.comm import Communicator
 from flowrl.config import ConfigError, RunConfig, to_toml
 from flowrl.evaluation import Evaluator
 from flowrl.learners import Step
-from flowrl.on_policy import SHARES, OnPolicyTrainer, UpdateReport
+from flowrl.on_policy import OnPolicyTrainer, UpdateReport
 from flowrl.progress import Progress, make_progress
+from flowrl.quantities import SHARES
 from flowrl.recorder import Recorder, RecorderError, RunHeader
 
 # Episodes over which the score of the moment is taken, where fewer environments run.
@@ -143,6 +144,7 @@ def open_session(
         env=config.env,
         seed=config.seed,
         n_ranks=comm.size,
+        parameters=trainer.collector.env_parameters,
     )
     policy = policy_columns(trainer) | policy_structure(trainer)
     try:
