@@ -4,8 +4,6 @@ The film is advanced by a pass that keeps a node's neighbours in registers. LLVM
 form by itself (it reloads every neighbour), so the pass is written with vectors in the open. On a
 processor without 256-bit registers LLVM splits them: nothing here depends on the machine.
 Sums of products may be contracted to fused multiply-adds; NaN and infinity are respected.
-
-numba's cache does not notice a change of this file: delete shkadov/__pycache__ after one.
 """
 
 from __future__ import annotations

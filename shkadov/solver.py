@@ -1,16 +1,12 @@
-"""The compiled calls that move the films.
-
-All compiled code of the film is in this file, because numba's cache looks at one file only: after a
-change of schemes, film_state or simd, delete shkadov/__pycache__.
-"""
+"""The compiled calls that move the films."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
+from shkadov.cache import compiled
 from shkadov.film_state import (
     N_BLOW_UPS,
     N_EPISODES,
@@ -57,7 +53,7 @@ FLOPS_PER_NODE: Final = 38
 H_MIN: Final = 1e-300  # below it, h counts as not positive
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def draw(generators: UInt64Array, film: int) -> float:
     """Draw from [0, 1) with the film's own generator (splitmix64, Steele et al. 2014)."""
     generators[film] += GOLDEN
@@ -68,7 +64,7 @@ def draw(generators: UInt64Array, film: int) -> float:
     return np.float64(z >> np.uint64(11)) * 2.0**-53
 
 
-@njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
+@compiled(forceinline=True)
 def minmod(a: Vector, b: Vector, zero: Vector) -> Vector:
     """Return the smaller of two slopes of one sign, else 0: b held between 0 and a."""
     return high(low(a, zero), low(high(a, zero), b))
@@ -76,7 +72,7 @@ def minmod(a: Vector, b: Vector, zero: Vector) -> Vector:
 
 # Every sum here has one product at most, so there is one way to contract it to a fused
 # multiply-add: a film's bits depend neither on its lane nor on what this is inlined into.
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def take_step(film: Float64Array, factors: Float64Array, first: int, lane_rows: int) -> None:
     """Take one time step of all moving nodes in place, in one pass with one division a node.
 
@@ -138,7 +134,7 @@ def take_step(film: Float64Array, factors: Float64Array, first: int, lane_rows: 
         rise, bend, twist = rise_next, bend_next, twist_next
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def join_lanes(film: Float64Array, lane_rows: int, last_row: int, inlet_h: float) -> None:
     """Set the rows around the moving nodes: adjacent lanes, inlet (inlet_h, 1), outlet, ghosts."""
     front, back = (FRONT - 2) * ROW, (FRONT + lane_rows) * ROW
@@ -163,7 +159,7 @@ def join_lanes(film: Float64Array, lane_rows: int, last_row: int, inlet_h: float
         film[last + row * ROW + BASE_Q * LANES] = 1.0
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def push(
     film: Float64Array, fade: float, rows: Int64Array, shapes: Float64Array, u: Float64Array
 ) -> None:
@@ -179,7 +175,7 @@ def push(
             store(film, o + BASE_Q * LANES, base + to_base * shape)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def advance(state: FilmState, film: int, nodes: Float64Array, actions: Float32Array) -> None:
     """Move film number `film`, flat in `nodes`, by one action.
 
@@ -202,7 +198,7 @@ def advance(state: FilmState, film: int, nodes: Float64Array, actions: Float32Ar
         old[j] = min(max(np.float64(actions[j]), -1.0), 1.0)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def is_healthy(film: Float64Array, control: Control) -> bool:
     """Return whether 0 < h < h_max and |q| < q_max at all moving nodes; false for NaN."""
     h_low, q_low, total = splat(1.0), splat(1.0), splat(0.0)
@@ -227,14 +223,14 @@ def is_healthy(film: Float64Array, control: Control) -> bool:
     return healthy
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def observe(film: Float64Array, places: Int64Array, out: Float32Array) -> None:
     """Write q at the observed places into `out`."""
     for k in range(places.size):
         out[k] = film[places[k] + Q * LANES]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def reward_jets(
     film: Float64Array, places: Int64Array, scale: float, rewards: Float64Array
 ) -> None:
@@ -255,7 +251,7 @@ def reward_jets(
         rewards[0] = -share * total
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def begin_episode(state: FilmState, film: int, start: int) -> None:
     """Put the film into a start state, drawn from the set if `start` is negative."""
     nodes, clock, old = state.films[film].reshape(-1), state.clock[film], state.old_actions[film]
@@ -276,7 +272,7 @@ def begin_episode(state: FilmState, film: int, start: int) -> None:
     observe(nodes, state.obs_places, state.observations[film])
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def act(
     state: FilmState, film: int, actions: Float32Array, rewards: Float64Array
 ) -> tuple[bool, bool]:
@@ -302,14 +298,14 @@ def act(
     return True, False
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def show(observations: Float32Array, out: Float32Array) -> None:
     """Copy what a film shows into rows of the caller."""
     for k in range(observations.size):
         out[k] = observations[k]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def compiled_step(
     state: FilmState,
     group: int,
@@ -331,7 +327,7 @@ def compiled_step(
     return terminated, truncated
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def step_all(
     state: FilmState,
     actions: Float32Array,
@@ -353,7 +349,7 @@ def step_all(
             terminated[k], truncated[k] = ends
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def run_free(state: FilmState, film: int, n_actions: int) -> bool:
     """Let an uncontrolled film run on for n_actions; return whether it is healthy."""
     actions = np.zeros(state.old_actions.shape[1], dtype=np.float32)

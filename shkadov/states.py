@@ -24,6 +24,7 @@ from typing import IO, Final
 
 import numpy as np
 
+from shkadov.cache import cache_directory
 from shkadov.film_state import Float64Array, make_state
 from shkadov.params import FilmParams
 from shkadov.schemes import FIELDS, pack, unpack
@@ -73,18 +74,6 @@ def start_states(film: FilmParams, start_set: str) -> Float64Array:
         )
         states = make_states(film, start_set) if states is None else states
     return states
-
-
-def cache_directory() -> Path:
-    """Return where start states are kept: FLOWRL_CACHE, or the platform's cache directory."""
-    chosen = os.environ.get("FLOWRL_CACHE")
-    if chosen:
-        return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", "~\\AppData\\Local")).expanduser() / "flowrl"
-    if sys.platform == "darwin":
-        return Path("~/Library/Caches/flowrl").expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "flowrl"
 
 
 def fingerprint(film: FilmParams, start_set: str) -> str:

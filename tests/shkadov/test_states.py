@@ -18,7 +18,6 @@ from shkadov.params import FilmParams
 from shkadov.schemes import FIELDS, H, Q, pack
 from shkadov.solver import run_free
 from shkadov.states import (
-    cache_directory,
     fingerprint,
     load_states,
     make_states,
@@ -228,12 +227,3 @@ def test_an_unknown_set_is_refused() -> None:
 def test_a_film_that_blows_up_while_it_develops_is_refused() -> None:
     with pytest.raises(ValueError, match=r"film\.h_max = 1\.001 .* while it develops"):
         start_states(quick_film(h_max=1.001), "train")
-
-
-def test_the_platform_decides_where_states_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FLOWRL_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    if sys.platform.startswith("linux"):
-        assert cache_directory() == Path("/somewhere/flowrl")
-        monkeypatch.delenv("XDG_CACHE_HOME")
-        assert cache_directory() == Path.home() / ".cache" / "flowrl"
