@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import time
-from collections.abc import Mapping
-from typing import Protocol, Self
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, Self, TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +67,38 @@ class NoProgress:
         """Show nothing."""
 
 
+class Screen:
+    """A stream that falls silent at the first write that fails, instead of ending the run."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._is_silent = False
+
+    def write(self, text: str) -> int:
+        """Write a text, or nothing."""
+        self._try(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Hand on what has been written."""
+        self._try(self._stream.flush)
+
+    def __getattr__(self, name: str) -> Any:
+        """Answer what else rich asks a stream: its encoding, whether it is a terminal."""
+        return getattr(self._stream, name)
+
+    def _try(self, action: Callable[[], object]) -> None:
+        if self._is_silent:
+            return
+        try:
+            action()
+        except OSError:  # A full disk, or a pipe whose reader has gone.
+            self._is_silent = True
+            # Python would fail once more, at its end, on what is left in the stream's buffer.
+            with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), self._stream.fileno())
+
+
 class PlainProgress:
     """One line now and then: for log files and pipes."""
 
@@ -72,6 +106,7 @@ class PlainProgress:
         """Print at most one line per `interval` [s], and one for the last update."""
         self._total, self._interval = n_transitions, interval
         self._start = self._last = time.monotonic()
+        self._screen = Screen(sys.stdout)
 
     def __enter__(self) -> Self:
         """Start the clock."""
@@ -95,12 +130,16 @@ class PlainProgress:
         )
         shares = " ".join(f"{name}={record[name]:.3f}s" for name in SHARES)
         count = f"{record['transitions']:.0f}/{self._total}"
-        _print(f"transitions={count} {numbers} transitions/s={pace:.0f} {shares}")
+        self._print(f"transitions={count} {numbers} transitions/s={pace:.0f} {shares}")
 
     def show_evaluation(self, returns: Returns, gain: float | None) -> None:
         """Print the held-out scores in one line."""
         scores = " ".join(f"{control}={r.mean():.4g}" for control, r in returns.items())
-        _print(f"held-out: {scores} gain={_percent(gain)}")
+        self._print(f"held-out: {scores} gain={_percent(gain)}")
+
+    def _print(self, line: str) -> None:
+        self._screen.write(f"{line}\n")
+        self._screen.flush()
 
 
 class RichProgress:
@@ -165,10 +204,5 @@ def make_progress(config: ProgressConfig, n_transitions: int) -> Progress:
     if display == "auto":
         display = "rich" if sys.stdout.isatty() else "plain"
     if display == "rich":
-        return RichProgress(n_transitions, Console())
+        return RichProgress(n_transitions, Console(file=cast(TextIO, Screen(sys.stdout))))
     return PlainProgress(n_transitions, config.interval) if display == "plain" else NoProgress()
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()

@@ -1,6 +1,8 @@
 """What the terminal shows: one interface, three displays."""
 
 import io
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -76,3 +78,31 @@ def test_nothing_is_nothing(capsys):
         display.update(record(100))
         display.show_evaluation(RETURNS, 0.8)
     assert capsys.readouterr() == ("", "")
+
+
+def closed_pipe():
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
+@pytest.mark.parametrize("display", ["plain", "rich"])
+@pytest.mark.parametrize("make", [closed_pipe, lambda: os.open("/dev/full", os.O_WRONLY)])
+def test_a_screen_that_takes_nothing_does_not_end_the_run(display, make):
+    code = (
+        "import sys; from flowrl.config import ProgressConfig\n"
+        "from flowrl.progress import make_progress; import tests.flowrl.test_progress as t\n"
+        "with make_progress(ProgressConfig(sys.argv[1], interval=0.0), 100) as display:\n"
+        "    for i in range(3): display.update(t.record(50 * i))\n"
+        "display.show_evaluation(t.RETURNS, 0.8)\n"
+        "sys.stderr.write('at the end')"
+    )
+    command = [sys.executable, "-c", code, display]
+    screen = make()
+    try:
+        process = subprocess.run(
+            command, stdout=screen, stderr=subprocess.PIPE, text=True, check=False
+        )
+    finally:
+        os.close(screen)
+    assert (process.returncode, process.stderr) == (0, "at the end")
