@@ -20,10 +20,25 @@ BENCHES = {
 def command(arguments: Sequence[str]) -> int:
     """Run the measurement that the first word names; return its exit code."""
     name = arguments[0] if arguments else "nothing"
+    if name in ("-h", "--help"):
+        sys.stdout.write(_HELP)
+        return 0
     if name not in BENCHES:
         raise ConfigError(f"the first word must be one of {', '.join(BENCHES)}, got {name}")
     code: int = importlib.import_module(BENCHES[name]).command(arguments[1:])
     return code
+
+
+_HELP = f"""usage: {PROGRAM} NAME [options]
+
+Measure how fast one part is, on this machine.
+
+names:
+  film     the film on one core
+  learner  a gradient step of PPO on one core, native beside torch
+
+{PROGRAM} NAME --help lists the options of one.
+"""
 
 
 if __name__ == "__main__":
