@@ -95,7 +95,7 @@ def _mirror(cls: type[Any], base: Any, config_option: bool = False) -> type[Any]
         fields.append((item.name, *_mirrored(option, default)))
     if config_option:
         argument = tyro.conf.arg(
-            help="TOML file with other defaults; the command line comes first",
+            help="TOML file with other defaults, the last one given; the command line comes first",
             metavar="FILE.toml",
             help_behavior_hint="",
         )

@@ -107,6 +107,14 @@ def test_the_command_line_comes_before_the_file(tmp_path):
     assert config.env_args == {"n_jets": 1, "preset": "beacon", "extra": "yes", "tags": [1, 2]}
 
 
+def test_of_several_files_the_last_counts(tmp_path):
+    for seed in (1, 2):
+        (tmp_path / f"{seed}.toml").write_text(f"seed = {seed}\n[env_args]\nfrom_{seed} = true\n")
+    names = [str(tmp_path / f"{seed}.toml") for seed in (1, 2)]
+    config = parse(["--config", names[0], f"--config={names[1]}"])
+    assert (config.seed, config.env_args) == (2, {"from_2": True})
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [("5", 5), ("5.0", 5.0), ("true", True), ("beacon", "beacon"), ('"5"', "5"), ("[1, 2]", [1, 2]),
@@ -268,7 +276,9 @@ def test_tyro_is_loaded_only_to_parse():
 
 def test_the_command_ends_with_two_and_one_line():
     command = [sys.executable, "-m", "flowrl.train", "--n-env", "3"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr == "flowrl.train: error: --n-env is not an option; did you mean --n-envs?\n"
-    assert done.stdout == ""
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 2
+    assert (
+        process.stderr == "flowrl.train: error: --n-env is not an option; did you mean --n-envs?\n"
+    )
+    assert process.stdout == ""
