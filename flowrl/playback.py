@@ -29,6 +29,8 @@ def load_policy(run: Run, config: RunConfig, interface: Interface) -> PolicyArra
     stored = {name: run.policy.get(name) for name in ("actor_layers", "weights")}
     layers, weights = stored["actor_layers"], stored["weights"]
     expected = n_weights(agent.actor) + n_weights(agent.critic)
+    if weights is not None and not np.isfinite(weights).all():
+        raise ResultError(f"{run.path}: its weights are not finite; it cannot be scored")
     if layers is None or weights is None or weights.shape != (expected,):
         raise ResultError(f"{run.path}: its weights do not fit its networks; it cannot be scored")
     if not np.array_equal(layers, agent.actor):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,20 +23,23 @@ _PACKAGES = ("flowrl", "shkadov")
 
 def _cache_root() -> Path:
     """Return the user's cache directory for this project."""
+    # As shkadov.cache does; importing that here would load NumPy and numba.
     if own := os.environ.get("FLOWRL_CACHE"):
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flowrl"
+        return Path(own).expanduser()
+    if sys.platform == "darwin":
+        return Path("~/Library/Caches/flowrl").expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "flowrl"
 
 
 def _digest() -> str:
-    """Hash every source file that numba compiles from."""
+    """Hash every source file that numba may compile from."""
     digest = hashlib.sha256()
     for package in _PACKAGES:
         spec = find_spec(package)
         for folder in (spec.submodule_search_locations if spec else None) or ():
             for path in sorted(Path(folder).rglob("*.py")):
                 source = path.read_bytes()
-                if b"numba" in source:
+                if package != "flowrl" or b"numba" in source:
                     digest.update(str(path).encode() + source)
     return digest.hexdigest()[:16]
 

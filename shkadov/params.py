@@ -39,6 +39,17 @@ MULTIPLES: Final = (
     ("first_jet", "dx"), ("length", "dx"),
 )  # fmt: skip
 
+# Bounds of what a film may be asked for; 1e9 for all others.
+LARGEST: Final[Mapping[str, float]] = {
+    "L0": 1e5,
+    "n_jets": 1000,
+    "n_realisations": 10_000,
+    "n_starts": 100_000,
+    "start_seed": 2**63 - 1,
+    "start_time": 1e5,
+}
+SMALLEST: Final = 1e-9
+
 
 @dataclass(frozen=True)
 class FilmParams:
@@ -104,6 +115,7 @@ class FilmParams:
     def __post_init__(self) -> None:
         """Refuse values no film can be made of."""
         _check_types(self)
+        _check_sizes(self)
         _check_ranges(self)
         _check_stability(self)
         _check_multiples(self)
@@ -115,7 +127,7 @@ class FilmParams:
         if name not in PRESETS:
             known = ", ".join(PRESETS)
             raise ValueError(
-                f"film.preset must be one of {known}, got {name!r}{nearest(name, PRESETS)}"
+                f"film.preset must be one of {known}, got {name!r}{nearest(str(name), PRESETS)}"
             )
         names = [field.name for field in dataclasses.fields(cls)]
         for key in overrides:
@@ -196,6 +208,16 @@ def _check_types(film: FilmParams) -> None:
         if not math.isfinite(plain):
             raise ValueError(f"film.{field.name} must be finite, got {plain}")
         object.__setattr__(film, field.name, plain if whole else float(plain))
+
+
+def _check_sizes(film: FilmParams) -> None:
+    """Refuse numbers that would fill any memory, take for ever or leave the range of floats."""
+    for field in dataclasses.fields(film):
+        value, largest = getattr(film, field.name), LARGEST.get(field.name, 1e9)
+        if abs(value) > largest:
+            raise ValueError(f"film.{field.name} must be at most {largest:g}, got {value:g}")
+        if field.name in POSITIVE and 0 < value < SMALLEST:
+            raise ValueError(f"film.{field.name} must be at least {SMALLEST:g}, got {value:g}")
 
 
 def _check_ranges(film: FilmParams) -> None:

@@ -106,3 +106,27 @@ def test_any_number_of_jets_fits_its_domain(n_jets: int, preset: str) -> None:
     film = FilmParams.preset(preset, n_jets=n_jets)
     assert film.length == 150.0 + (n_jets + 2) * 10.0
     assert film.jet_positions[-1] + film.l_rwd <= film.length
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n_jets", 10**9),
+        ("n_starts", 10**9),
+        ("n_realisations", 10**9),
+        ("start_time", 1e9),
+        ("L0", 1e9),
+        ("first_jet", 1e308),
+        ("reward_scale", 1e308),
+        ("delta", 1e-300),
+        ("start_seed", 10**30),
+    ],
+)
+def test_sizes_beyond_any_use_are_refused_at_once(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"film.{name} must be at (most|least)"):
+        FilmParams.preset("paper", **{name: value})
+
+
+def test_a_preset_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ValueError, match="film.preset must be one of"):
+        FilmParams.preset(5)  # type: ignore[arg-type]
