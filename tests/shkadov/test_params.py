@@ -123,10 +123,10 @@ def test_any_number_of_jets_fits_its_domain(n_jets: int, preset: str) -> None:
     ],
 )
 def test_sizes_beyond_any_use_are_refused_at_once(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"film.{name} must be at (most|least)"):
+    with pytest.raises(ValueError, match=rf"film\.{name} must be at (most|least)"):
         FilmParams.preset("paper", **{name: value})
 
 
 def test_a_preset_that_is_no_text_is_refused() -> None:
-    with pytest.raises(ValueError, match="film.preset must be one of"):
+    with pytest.raises(ValueError, match=r"film\.preset must be one of"):
         FilmParams.preset(5)  # type: ignore[arg-type]
