@@ -18,6 +18,7 @@ from flowrl.config import ConfigError, parse_options, run_command
 from flowrl.config.options import check_fields, required_file, switch, whole
 from flowrl.evaluation import Evaluation, Evaluator
 from flowrl.playback import load_policy
+from flowrl.quantities import CONTROLS
 from flowrl.recorder import RecorderError, record_evaluation
 from flowrl.results import Run
 
@@ -60,7 +61,7 @@ def _print_table(path: Path, summary: Mapping[str, Any]) -> None:
     table = Table(title=f"Held-out scores of {path.name}", title_justify="left")
     for column in ("control", "mean", "standard deviation", "episodes"):
         table.add_column(column, justify="left" if column == "control" else "right")
-    for control in ("trained", "uncontrolled", "random", "constant"):
+    for control in CONTROLS:
         row = summary[control]
         name = f"constant {summary['constant_action']:g}" if control == "constant" else control
         table.add_row(name, f"{row['mean']:.4f}", f"{row['std']:.4f}", str(row["n"]))
