@@ -96,7 +96,7 @@ def test_dry_run_says_what_would_be_done_and_writes_nothing(tmp_path):
     ("arguments", "names"),
     [
         (("--n-env", "3"), "--n-envs"),
-        (("--env", "Pendulum-v9"), "--env"),
+        (("--env", "Pendulum-v9"), "did you mean Pendulum-v1?"),
         (("--env", "no_such_package:make"), "no_such_package"),
         (("--env", "tests.flowrl.counting:mak"), "make"),
         (("--env-args", "n_jet=2"), "n_jets"),
