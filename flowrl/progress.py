@@ -125,7 +125,7 @@ class PlainProgress:
         self._last = now
         pace = record["transitions"] / max(now - self._start, 1e-9)
         numbers = " ".join(
-            f"{label.split(' [')[0].replace(' ', '_')}={form.format(record[name])}"
+            f"{label.split(' [')[0].replace(' ', '_')}={_shown(form, record[name])}"
             for name, label, form in _SHOWN
         )
         shares = " ".join(f"{name}={record[name]:.3f}s" for name in SHARES)
@@ -180,7 +180,7 @@ class RichProgress:
         for share in SHARES:
             table.add_column(f"{share} \\[s]", justify="right")
         pace = record["transitions"] / max(time.monotonic() - self._start, 1e-9)
-        numbers = [form.format(record[name]) for name, _, form in _SHOWN]
+        numbers = [_shown(form, record[name]) for name, _, form in _SHOWN]
         table.add_row(*numbers, f"{pace:,.0f}", *(f"{record[name]:.3f}" for name in SHARES))
         return Group(self._bar, table)
 
@@ -192,6 +192,10 @@ class RichProgress:
         table.add_column("gain", justify="right")
         table.add_row(*(f"{r.mean():.4g}" for r in returns.values()), _percent(gain))
         self._console.print(table)
+
+
+def _shown(form: str, value: float) -> str:
+    return "-" if np.isnan(value) else form.format(value)  # no episode has ended yet, say
 
 
 def _percent(gain: float | None) -> str:
