@@ -58,8 +58,8 @@ def test_plain_lines_come_now_and_then_and_at_the_end(monkeypatch, capsys):
     assert not any("\x1b" in line for line in lines)
 
 
-@pytest.mark.parametrize("score", [-0.5, float("nan")])
-def test_the_live_table_shows_everything(score):
+@pytest.mark.parametrize(("score", "shown"), [(-0.5, " -0.5 "), (float("nan"), " - ")])
+def test_the_live_table_shows_everything(score, shown):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=200)
     with RichProgress(200, console) as display:
@@ -67,10 +67,11 @@ def test_the_live_table_shows_everything(score):
         display.update(record(200, score))
         display.show_evaluation(RETURNS, 0.8)
     text = screen.getvalue()
-    for part in ("transitions", "200/200", "100%", "score", f"{score:g}", "KL [nat]", "1.00e-02",
+    for part in ("transitions", "200/200", "100%", "score", shown, "KL [nat]", "1.00e-02",
                  "clip fraction", "0.125", "entropy", "blow-ups", "transitions/s", "collect [s]",
                  "reduce [s]", "learn [s]", "0.250", "Held-out scores", "80.0%"):  # fmt: skip
         assert part in text, part
+    assert "nan" not in text
 
 
 def test_nothing_is_nothing(capsys):
