@@ -22,7 +22,7 @@ def ends(trajectory: Trajectory, bootstrap: str) -> BoolArray:
     `regular` takes a time limit for the end of the task; `eoe` and `pt` only a true termination.
     """
     if bootstrap == "regular":
-        return trajectory.terminated | trajectory.truncated
+        return trajectory.ended
     return trajectory.terminated
 
 

@@ -76,7 +76,7 @@ def _next_values(
     """Return V(s'): the next column's value, but the true last observation's at ends and cuts."""
     following = np.zeros_like(values)
     following[:, :-1] = values[:, 1:]
-    last = trajectory.filled & (trajectory.terminated | trajectory.truncated | trajectory.cut)
+    last = trajectory.filled & (trajectory.ended | trajectory.cut)
     observations = _normalised(trajectory.next_observations[last], policy)
     following[last] = learner.values(observations)
     return following

@@ -77,11 +77,11 @@ class Collector:
         Call it once per collected environment: it carries the returns of unfinished episodes on.
         """
         rows = []
+        has_ended = trajectory.ended
         for i in envs:
             length, begin = trajectory.lengths[i], 0
             rewards = trajectory.rewards[i, :length]
-            ended = trajectory.terminated[i, :length] | trajectory.truncated[i, :length]
-            for end in (np.flatnonzero(ended) + 1).tolist():
+            for end in (np.flatnonzero(has_ended[i, :length]) + 1).tolist():
                 total = self._returns[i] + rewards[begin:end].sum()
                 steps = self._steps[i] + end - begin
                 rows.append((self._first_env + i, total, steps, trajectory.terminated[i, end - 1]))

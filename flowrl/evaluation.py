@@ -143,7 +143,7 @@ class Evaluator:
 
 def _add_first_episode(trajectory: Trajectory, returns: Float64Array) -> BoolArray:
     """Add the rewards up to each environment's first end; return who has ended."""
-    ended = trajectory.terminated | trajectory.truncated
+    ended = trajectory.ended
     for env, length in enumerate(trajectory.lengths):
         ends = np.flatnonzero(ended[env, :length])
         returns[env] += trajectory.rewards[env, : ends[0] + 1 if ends.size else length].sum()

@@ -1,4 +1,4 @@
-"""Root's side of a run: its results file and its screen. The other ranks have a silent one."""
+"""Root's side of a run: its results file and its screen. The other ranks have none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -26,39 +26,7 @@ from flowrl.recorder import Recorder, RecorderError, RunHeader
 _LEAST_LATEST = 8
 
 
-class Session(Protocol):
-    """What happens to the reports of a run."""
-
-    def __enter__(self) -> Self:
-        """Start."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End, saying how."""
-
-    def add(self, report: UpdateReport | None) -> None:
-        """Take one update."""
-
-
-class SilentSession:
-    """The session of every rank but root."""
-
-    def __enter__(self) -> Self:
-        """Start."""
-        return self
-
-    def __exit__(self, *ending: object) -> None:
-        """End."""
-
-    def add(self, report: UpdateReport | None) -> None:
-        """Take nothing."""
-
-
-class RootSession:
+class Session:
     """Writes each update to the results file and shows it."""
 
     def __init__(
@@ -90,10 +58,8 @@ class RootSession:
         finally:
             self._recorder.__exit__(kind, error, trace)
 
-    def add(self, report: UpdateReport | None) -> None:
+    def add(self, report: UpdateReport) -> None:
         """Write and show one update; a file that cannot be written does not end the training."""
-        if report is None:
-            return
         self._latest.extend(report.episodes[:, EPISODE_COLUMNS.index("return")])
         iteration = _iteration(report, self._latest)
         seconds = self._seconds(report)
@@ -133,10 +99,13 @@ class RootSession:
 
 def open_session(
     config: RunConfig, trainer: OnPolicyTrainer, comm: Communicator, arguments: Sequence[str]
-) -> Session:
-    """Create the results file and the display on root; raise ConfigError where it cannot be."""
+) -> Session | None:
+    """Create the results file and the display on root, None on the other ranks.
+
+    Raises ConfigError where the file cannot be created.
+    """
     if comm.rank != 0:
-        return SilentSession()
+        return None
     header = RunHeader(
         config=to_toml(config),
         command=shlex.join(["python", "-m", "flowrl.train", *arguments]),
@@ -152,7 +121,7 @@ def open_session(
     except RecorderError as error:
         raise ConfigError(f"--out {error}") from error
     progress = make_progress(config.progress, config.n_transitions)
-    return RootSession(config, trainer, recorder, progress)
+    return Session(config, trainer, recorder, progress)
 
 
 def policy_structure(trainer: OnPolicyTrainer) -> dict[str, Any]:

@@ -67,9 +67,10 @@ def _run(arguments: Sequence[str], comm: Communicator) -> int:
     except _LeaveTogether as leaving:
         return leaving.code
     try:
-        with session:
+        with session or contextlib.nullcontext():
             for report in trainer.updates():
-                session.add(report)
+                if session is not None and report is not None:
+                    session.add(report)
     except (TrainingError, RecorderError) as error:
         # Every rank sees the same sums, so every rank is here; the file is root's alone.
         if comm.rank == 0:

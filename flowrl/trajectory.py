@@ -49,6 +49,11 @@ class Trajectory:
         return Trajectory(**{f.name: getattr(self, f.name)[envs] for f in fields(self)})
 
     @property
+    def ended(self) -> BoolArray:
+        """Mark where an episode ended, by itself or by the clock: (n_envs, n_steps)."""
+        return self.terminated | self.truncated
+
+    @property
     def filled(self) -> BoolArray:
         """Mark the filled columns: (n_envs, n_steps)."""
         filled: BoolArray = np.arange(self.rewards.shape[1])[None, :] < self.lengths[:, None]

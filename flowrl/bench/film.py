@@ -26,6 +26,7 @@ from accel import multiply_adds
 from flowrl.bench.timing import least_seconds
 from flowrl.config import parse_options
 from flowrl.config.options import check_fields, switch, whole
+from flowrl.envs.compiled import step_type
 
 PROGRAM = "flowrl.bench film"
 ENV = "shkadov:Shkadov-v0"
@@ -81,13 +82,8 @@ def _compile_films(env: Any) -> Callable[[int], None]:
     """Return a call that moves every film of a vector environment by n actions."""
     film, n_films = env.unwrapped, env.num_envs
     state = numba.typeof(film.compiled_state)
-    rows = types.Array(types.float32, 2, "C")
-    outcome = types.UniTuple(types.boolean, 2)
-    step = types.FunctionType(
-        outcome(state, types.int64, rows, rows, rows, types.Array(types.float64, 1, "C"))
-    )
     pair = types.UniTuple(types.int64, 2)
-    signature = types.void(step, state, types.int64, types.int64, pair)
+    signature = types.void(step_type(state), state, types.int64, types.int64, pair)
     run = numba.njit(signature, nogil=True)(_run_films)
     shape = (env.single_action_space.shape[0], env.single_observation_space.shape[0])
     return lambda n: run(film.compiled_step, film.compiled_state, n_films, n, shape)

@@ -154,6 +154,12 @@ def _step_arguments(state_type: Any) -> tuple[Any, ...]:
     return (state_type, types.int64, rows, rows, rows, types.float64[::1])
 
 
+def step_type(state_type: Any) -> Any:
+    """Return the type under which a compiled step is passed to another compiled function."""
+    outcome = types.UniTuple(types.boolean, 2)
+    return types.FunctionType(outcome(*_step_arguments(state_type)))
+
+
 @functools.cache
 def _build_rollout(state_type: Any, policy_type: Any) -> Any:
     """Compile `_rollout` for one environment class, once a process.
@@ -163,9 +169,8 @@ def _build_rollout(state_type: Any, policy_type: Any) -> Any:
     """
     f32, f64, i64, flag = types.float32, types.float64, types.int64, types.boolean
     rows, cube = f32[:, ::1], f32[:, :, ::1]
-    step_type = types.FunctionType(types.UniTuple(flag, 2)(*_step_arguments(state_type)))
     signature = types.void(
-        *(step_type, state_type, policy_type, i64, cube, rows, i64[::1]),
+        *(step_type(state_type), state_type, policy_type, i64, cube, rows, i64[::1]),
         *(cube, cube, cube, f64[:, ::1], flag[:, ::1], flag[:, ::1]),
     )
     kernel: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(_rollout)
