@@ -24,6 +24,7 @@ FloatArray = NDArray[np.float64]
 
 _ATTEMPTS = 5  # a reader may meet a writer halfway through a flush
 _PAUSE = 0.05  # s
+_PATIENCE = 2.0  # s to meet a moment in which the policy does not change
 _RECENT = 10.0  # s since the last change, within which a writer may be at work
 
 
@@ -303,17 +304,17 @@ def _first(table: Mapping[str, Array], n_rows: int) -> dict[str, Array]:
 
 def _policy(group: Any) -> dict[str, Array]:
     """Return the arrays of the policy, of the valid slot where there are two."""
-    changing = {quantity.name for quantity in POLICY if quantity.changes}
-    for _ in range(_ATTEMPTS):
-        before = _array(group, "updates")
-        arrays = {name: _array(group, name) for name in _names(group)}
+    changing = [quantity.name for quantity in POLICY if quantity.changes]
+    constant = {name: _array(group, name) for name in _names(group) if name not in changing}
+    give_up = time.monotonic() + _PATIENCE
+    while time.monotonic() < give_up:
+        marks = _array(group, "updates")
+        slot = int(np.argmax(marks))
+        valid = {name: _checked(group, name)[slot] for name in changing if name in group}
         # A writer marks the other slot before it touches this one: unmoved marks, untouched slot.
-        if np.array_equal(before, _array(group, "updates")):
-            break
-    else:
-        raise ValueError("the policy changes while it is read")
-    slot = int(np.argmax(before))
-    return {name: array[slot] if name in changing else array for name, array in arrays.items()}
+        if np.array_equal(marks, _array(group, "updates")):
+            return constant | valid
+    raise ValueError("the policy changes while it is read")
 
 
 def _evaluation(file: Any) -> tuple[dict[str, Control], dict[str, float | str]]:
