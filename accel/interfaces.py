@@ -264,8 +264,14 @@ class OffPolicyLearner(Protocol):
         weights are (n,) then all the same, one a row learnt.
         """
 
-    def critic_gradient(self, batch: Batch, rows: Int64Array | None = None) -> Float32Array:
-        """Return the critics' gradient, to average over ranks; then `apply_critic`."""
+    def critic_gradient(
+        self, batch: Batch, rows: Int64Array | None = None, first_row: int = 0
+    ) -> Float32Array:
+        """Return the critics' gradient, to average over ranks; then `apply_critic`.
+
+        `first_row` numbers the batch's first row in the batch of all ranks together: each row of it
+        draws its own noise.
+        """
 
     def apply_critic(self, gradient: Float32Array) -> None:
         """Clip, step the critics' optimiser."""
