@@ -30,12 +30,12 @@ class Backend(Protocol):
     """What the package of a backend holds: `accel.cpu`, `accel.cuda` and so on."""
 
     def devices(self) -> list[str]:
-        """Name the usable devices; ImportError or RuntimeError with the reason why there is none."""
+        """Name the usable devices; ImportError or RuntimeError with the reason for none."""
 
-    def SumTree(self, capacity: int, fanout: int = 16, *, device: str = "") -> SumTree:  # noqa: N802
+    def SumTree(self, capacity: int, fanout: int = 16, *, device: str = "") -> SumTree:
         """Make a sum tree, see `accel.interfaces.SumTree`."""
 
-    def OffPolicyLearner(  # noqa: N802
+    def OffPolicyLearner(
         self,
         options: Options,
         actor_layers: NDArray[np.int32] | None,
