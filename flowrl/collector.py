@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowrl.networks import PolicyKind
+from flowrl.exploration import NoiseSource
 from flowrl.policies import PolicyArrays
 from flowrl.registry import Environments
 from flowrl.seeding import Stream, generator
@@ -18,11 +18,16 @@ class Collector:
     """Unrolls this rank's environments; no message is sent meanwhile."""
 
     def __init__(
-        self, environments: Environments, policy: PolicyArrays, seed: int, first_env: int
+        self,
+        environments: Environments,
+        policy: PolicyArrays,
+        noise: NoiseSource,
+        seed: int,
+        first_env: int,
     ) -> None:
         """Take the environments with the global indices from `first_env` on."""
         n_envs = environments.n_envs
-        self.policy = policy
+        self.policy, self.noise = policy, noise
         self._environments = environments
         self._first_env = first_env
         self._rngs = [generator(seed, Stream.ACTION_NOISE, first_env + i) for i in range(n_envs)]
@@ -64,11 +69,7 @@ class Collector:
         n_choices = self._environments.interface.n_choices
         noise = np.zeros((len(lengths), int(lengths.max(initial=0)), n_choices), np.float32)
         for i, (rng, length) in enumerate(zip(self._rngs, lengths, strict=True)):
-            shape = (int(length), n_choices)
-            if self._environments.interface.kind is PolicyKind.GAUSSIAN:
-                noise[i, :length] = rng.standard_normal(shape, np.float32)
-            else:
-                noise[i, :length] = rng.gumbel(size=shape)
+            noise[i, :length] = self.noise(rng, (int(length), n_choices))
         return noise
 
     def finished_episodes(self, trajectory: Trajectory, envs: IntArray) -> Float64Array:

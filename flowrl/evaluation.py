@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowrl.agents.ppo import PpoAgent
+from flowrl.agents.interface import make_policy
 from flowrl.config import RunConfig
-from flowrl.networks import PolicyKind
+from flowrl.exploration import uniform_noise
 from flowrl.policies import PolicyArrays
-from flowrl.registry import Environments, EnvironmentSource
+from flowrl.registry import Environments, EnvironmentSource, build_agent
 from flowrl.seeding import Stream, generator, integer_seed
 from flowrl.trajectory import BoolArray, Float32Array, Float64Array, Trajectory
 
@@ -58,8 +58,8 @@ class Evaluator:
         self._n = -(-n_episodes // group) * group
         self.seed = seed
         self._config = config
-        self.interface = probe
-        self._agent = PpoAgent.build(config, probe)
+        self._agent = build_agent(config, probe)
+        self.interface = self._agent.interface
 
     def evaluate(self, trained: PolicyArrays) -> Evaluation:
         """Score the trained policy and all baselines."""
@@ -73,7 +73,7 @@ class Evaluator:
         return Evaluation(returns | {"constant": tried[best]}, best)
 
     def _constants(self) -> tuple[float, ...]:
-        if self.interface.kind is PolicyKind.GAUSSIAN:
+        if self.interface.is_box:
             return CONSTANTS
         return tuple(float(choice) for choice in range(self.interface.n_choices))
 
@@ -101,7 +101,7 @@ class Evaluator:
         return returns
 
     def _blank(self) -> PolicyArrays:
-        return self._agent.policy(self.interface, 1.0)
+        return make_policy(self._agent)
 
     def uncontrolled(self) -> PolicyArrays:
         """Return a policy that, without noise, always takes the zero action (or the first)."""
@@ -111,14 +111,17 @@ class Evaluator:
         policy.action_offset[:] = np.clip(
             0.0, self.interface.action_offset - reach, self.interface.action_offset + reach
         )
+        if self.interface.is_box:
+            policy.action_table[:] = policy.action_offset
         return policy
 
     def _constant(self, value: float) -> tuple[PolicyArrays, Noise]:
         """Return a policy that always takes one action."""
         policy = self._blank()
-        if self.interface.kind is PolicyKind.GAUSSIAN:
+        if self.interface.is_box:
             policy.action_offset[:] += value * policy.action_scale
             policy.action_scale[:] = 0.0
+            policy.action_table[:] = policy.action_offset
             return policy, self._no_noise
 
         def noise(step: int, block: int) -> Float32Array:
@@ -135,10 +138,7 @@ class Evaluator:
         """Draw noise that makes the blank policy's actions uniform over all of them."""
         rng = generator(self.seed, Stream.ACTION_NOISE, step)
         shape = (self._n, block, self.interface.n_choices)
-        if self.interface.kind is PolicyKind.GAUSSIAN:
-            # The blank network's standard deviation is sigmoid(0) = 1/2.
-            return rng.uniform(-2.0, 2.0, shape).astype(np.float32)
-        return rng.gumbel(size=shape).astype(np.float32)
+        return uniform_noise(self._agent.kind, rng, shape)
 
 
 def _add_first_episode(trajectory: Trajectory, returns: Float64Array) -> BoolArray:

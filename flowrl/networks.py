@@ -38,10 +38,12 @@ class Column(IntEnum):
 
 
 class PolicyKind(StrEnum):
-    """Distributions a policy can draw its actions from."""
+    """What a policy makes of its network's outputs, see `flowrl.policies.act`."""
 
-    GAUSSIAN = "gaussian"
-    CATEGORICAL = "categorical"
+    GAUSSIAN = "gaussian"  # means and standard deviations of a normal distribution
+    CATEGORICAL = "categorical"  # logits, or values of actions
+    DETERMINISTIC = "deterministic"  # the action
+    SQUASHED = "squashed"  # means and logarithms of standard deviations, then tanh
 
 
 def gaussian_actor(n_observations: int, n_actions: int, width: int) -> Layers:

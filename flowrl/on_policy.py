@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowrl.advantage import gae
+from flowrl.agents.interface import make_policy
 from flowrl.agents.ppo import PpoAgent
 from flowrl.assessment import N_SUMS, Assessment, Moments, assess, normalised_advantages
 from flowrl.collector import EPISODE_COLUMNS, Collector
@@ -21,6 +22,7 @@ from flowrl.comm import Communicator
 from flowrl.config import ConfigError, RunConfig
 from flowrl.envs.interface import Interface
 from flowrl.envs.moments import RunningMoments, env_moments
+from flowrl.exploration import own_noise
 from flowrl.learners import Learner, Step, StepReport
 from flowrl.minibatches import CHUNK_ROWS, MOST_CHUNKS, Minibatch, Shuffler
 from flowrl.quantities import SHARES
@@ -92,9 +94,9 @@ class OnPolicyTrainer:
         seeds = [
             integer_seed(seed, Stream.ENVIRONMENT, env) for env in range(self._first, self._stop)
         ]
-        policy = self.agent.policy(self.interface, self._config.ppo.observation_clip)
         environments = source.make(seeds, self.interface)
-        return Collector(environments, policy, seed, self._first)
+        noise = own_noise(self.agent.kind)
+        return Collector(environments, make_policy(self.agent), noise, seed, self._first)
 
     def warm_up(self) -> None:
         """Compile all that the loop calls, or load it from numba's cache, without a side effect."""
@@ -132,7 +134,7 @@ class OnPolicyTrainer:
     def publish_policy(self) -> None:
         """Copy the learner's actor and the observation moments into the rollout's policy."""
         policy = self.collector.policy
-        policy.weights[:] = self.learner.parameters()[: self.agent.n_actor_weights]
+        policy.weights[:] = self.learner.parameters()[: len(policy.weights)]
         mean, std = self.normalisation()
         policy.observation_mean[:] = mean
         policy.observation_scale[:] = 1.0 / std

@@ -11,7 +11,6 @@ from rich.table import Table
 
 from flowrl.config import RunConfig, to_toml
 from flowrl.envs.interface import Interface
-from flowrl.networks import PolicyKind
 from flowrl.schedule import Schedule
 from flowrl.trajectory import IntArray
 
@@ -45,7 +44,7 @@ def print_plan(
 
 
 def _actions(interface: Interface) -> str:
-    if interface.kind is PolicyKind.GAUSSIAN:
+    if not interface.is_discrete:
         return f"{interface.n_actions} continuous"
     return f"one of {interface.n_choices}"
 

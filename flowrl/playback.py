@@ -8,13 +8,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from flowrl.agents.ppo import PpoAgent
+from flowrl.agents.interface import make_policy
 from flowrl.config import ConfigError, RunConfig
 from flowrl.envs.interface import Interface
 from flowrl.envs.python import flat, to_space
 from flowrl.evaluation import MOST_STEPS, Evaluator
 from flowrl.networks import n_weights
 from flowrl.policies import PolicyArrays, act, scratch_for
+from flowrl.registry import build_agent
 from flowrl.results import ResultError, Run
 from flowrl.seeding import Stream, integer_seed
 from flowrl.trajectory import Float32Array
@@ -24,8 +25,8 @@ Snapshots = list[dict[str, Any]]
 
 def load_policy(run: Run, config: RunConfig, interface: Interface) -> PolicyArrays:
     """Return the trained policy of a results file, checked against its environment."""
-    agent = PpoAgent.build(config, interface)
-    policy = agent.policy(interface, config.ppo.observation_clip)
+    agent = build_agent(config, interface)
+    policy = make_policy(agent)
     stored = {name: run.policy.get(name) for name in ("actor_layers", "weights")}
     layers, weights = stored["actor_layers"], stored["weights"]
     expected = n_weights(agent.actor) + n_weights(agent.critic)
@@ -146,7 +147,7 @@ def _play(stage: Stage, policy: PolicyArrays, evaluator: Evaluator) -> Snapshots
     n_agents = interface.agents_per_group
     scratch, no_noise = scratch_for(policy), np.zeros(interface.n_choices, np.float32)
     action = np.empty(interface.n_actions, np.float32)
-    env_actions = np.empty((n_agents, interface.n_actions), np.float32)
+    env_actions = np.empty((n_agents, interface.n_env_actions), np.float32)
     seeds = [integer_seed(evaluator.seed, Stream.EVALUATION, i) for i in range(n_agents)]
     observations = stage.reset(seeds)
     snapshots = [stage.env.unwrapped.snapshot()]

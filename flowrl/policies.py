@@ -16,6 +16,12 @@ from flowrl.networks import Column, Layers, PolicyKind, Weights, n_outputs, weig
 
 Float32Array = npt.NDArray[np.float32]
 
+KIND_CODES = {kind: code for code, kind in enumerate(PolicyKind)}
+_GAUSSIAN, _CATEGORICAL, _DETERMINISTIC, _SQUASHED = (KIND_CODES[kind] for kind in PolicyKind)
+# Bounds of the logarithm of a squashed policy's standard deviation (Haarnoja et al. 2018).
+LOG_STD_RANGE = (-20.0, 2.0)
+_LOG_STD_LOW, _LOG_STD_HIGH = (np.float32(bound) for bound in LOG_STD_RANGE)
+
 # Fused multiply-adds only: nothing here may assume that a NaN cannot happen.
 _FAST = {"contract"}
 
@@ -34,7 +40,8 @@ class PolicyArrays(NamedTuple):
     observation_clip: float  # in standard deviations [-]
     action_scale: Float32Array  # (n_env_actions,)
     action_offset: Float32Array  # (n_env_actions,)
-    is_gaussian: bool
+    action_table: Float32Array  # (n_choices, n_env_actions) a discrete choice's action; else empty
+    kind: int  # by KIND_CODES
     n_outputs: int
     width: int  # columns of one layer's row in the scratch
 
@@ -45,6 +52,7 @@ def policy_arrays(
     n_observations: int,
     action_scale: Float32Array,
     action_offset: Float32Array,
+    action_table: Float32Array,
     observation_clip: float,
 ) -> PolicyArrays:
     """Allocate a policy with zero weights and an identity normalisation."""
@@ -58,7 +66,8 @@ def policy_arrays(
         observation_clip=float(observation_clip),
         action_scale=action_scale.astype(np.float32),
         action_offset=action_offset.astype(np.float32),
-        is_gaussian=kind is PolicyKind.GAUSSIAN,
+        action_table=action_table.astype(np.float32),
+        kind=KIND_CODES[kind],
         n_outputs=n_outputs(layers),
         width=max(n_observations, int(layers[:, Column.N_OUT].max()), n_outputs(layers)),
     )
@@ -154,22 +163,32 @@ def act(
     """Draw one action.
 
     Gaussian: mean + standard deviation x noise, noise standard normal (n_actions,).
-    Categorical: the largest of logit + noise, noise Gumbel distributed (n_actions,).
-    Zero noise is the greedy action of either. `action` receives the action as sampled,
-    `env_action` what the environment gets: clipped to [-1, 1], then scaled to its bounds.
+    Squashed: the tanh of that, the standard deviation being exp(output) within LOG_STD_RANGE.
+    Deterministic: output + noise, clipped to [-1, 1].
+    Categorical: the largest of output + noise, noise Gumbel distributed (n_choices,).
+    Zero noise is the greedy action of each. `action` receives the action as sampled, `env_action`
+    what the environment gets: clipped to [-1, 1] and scaled to its bounds, or the choice's action.
     """
     outputs = forward(policy, observation, scratch)
-    if policy.is_gaussian:
-        n_actions = action.size
-        for j in range(n_actions):
-            a = outputs[j] + outputs[n_actions + j] * noise[j]
-            action[j] = a
-            a = min(max(a, np.float32(-1.0)), np.float32(1.0))
-            env_action[j] = policy.action_offset[j] + policy.action_scale[j] * a
-    else:
+    if policy.kind == _CATEGORICAL:
         best = 0
         for j in range(1, outputs.size):
             if outputs[j] + noise[j] > outputs[best] + noise[best]:
                 best = j
         action[0] = best
-        env_action[0] = best
+        env_action[:] = policy.action_table[best]
+    else:
+        low, high = np.float32(-1.0), np.float32(1.0)
+        n_actions = action.size
+        for j in range(n_actions):
+            a = outputs[j]
+            if policy.kind == _GAUSSIAN:
+                a += outputs[n_actions + j] * noise[j]
+            elif policy.kind == _DETERMINISTIC:
+                a = min(max(a + noise[j], low), high)
+            else:
+                log_std = min(max(outputs[n_actions + j], _LOG_STD_LOW), _LOG_STD_HIGH)
+                a = _tanh(a + np.exp(log_std) * noise[j])
+            action[j] = a
+            a = min(max(a, low), high)
+            env_action[j] = policy.action_offset[j] + policy.action_scale[j] * a

@@ -10,6 +10,8 @@ from typing import Any, cast
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from flowrl.agents.interface import Agent
+from flowrl.config import RunConfig
 from flowrl.config.names import suggestion
 from flowrl.envs.compiled import (
     CompiledEnvironments,
@@ -22,6 +24,13 @@ from flowrl.envs.interface import Interface, UnsupportedEnvironment
 from flowrl.envs.python import Env, PythonEnvironments, flat, python_interface
 
 ALGORITHMS = {"ppo": "flowrl.on_policy:OnPolicyTrainer"}
+AGENTS = {
+    "ppo": "flowrl.agents.ppo:PpoAgent",
+    "dqn": "flowrl.agents.dqn:DqnAgent",
+    "ddpg": "flowrl.agents.td3:Td3Agent",
+    "td3": "flowrl.agents.td3:Td3Agent",
+    "sac": "flowrl.agents.sac:SacAgent",
+}
 # Offered as the nearest names; the packages that hold them are not imported for that.
 OWN_ENVIRONMENTS = ("shkadov:Shkadov-v0", "shkadov:ShkadovSeparable-v0")
 LEARNERS = {
@@ -36,6 +45,12 @@ def load(reference: str) -> Any:
     """Import the object that "module:object" names."""
     module, _, name = reference.partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+def build_agent(config: RunConfig, interface: Interface) -> Agent:
+    """Build the agent of the configured algorithm."""
+    agent: Agent = load(AGENTS[config.algo]).build(config, interface)
+    return agent
 
 
 class EnvironmentSource:
@@ -63,13 +78,13 @@ class EnvironmentSource:
         return compiled_interface(env)
 
     def make(self, seeds: Sequence[int], interface: Interface) -> Environments:
-        """Make and reset one environment per seed."""
+        """Make and reset one environment per seed, for policies of this interface."""
         if not seeds:
             return NoEnvironments(interface)
         env = self._make_compiled(len(seeds))
         if env is not None:
-            return CompiledEnvironments(env, seeds)
-        return PythonEnvironments(self.make_single, seeds)
+            return CompiledEnvironments(env, seeds, interface)
+        return PythonEnvironments(self.make_single, seeds, interface)
 
     def held_out(self, n_envs: int) -> EnvironmentSource:
         """Return the same environments on starts that training never sees.

@@ -128,7 +128,7 @@ def policy_structure(trainer: OnPolicyTrainer) -> dict[str, Any]:
     """Return what of a policy does not change while it is trained."""
     interface = trainer.interface
     return {
-        "kind": str(interface.kind),
+        "kind": str(trainer.agent.kind),
         "actor_layers": trainer.agent.actor,
         "critic_layers": trainer.agent.critic,
         "action_low": interface.action_offset - interface.action_scale,

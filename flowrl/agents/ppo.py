@@ -16,13 +16,13 @@ from flowrl.networks import (
     critic,
     gaussian_actor,
     initial_weights,
-    n_weights,
 )
-from flowrl.policies import PolicyArrays, policy_arrays
 from flowrl.seeding import Stream, generator
 
 # Small heads: the first policy is nearly the same everywhere (Andrychowicz et al. 2021).
 HEAD_GAIN = 0.01
+# Units of a hidden layer unless the configuration names them.
+WIDTH = 64
 
 
 @dataclass(frozen=True)
@@ -30,21 +30,20 @@ class PpoAgent:
     """An actor and a critic for one interface."""
 
     kind: PolicyKind
+    interface: Interface
     actor: Layers
     critic: Layers
-
-    @property
-    def n_actor_weights(self) -> int:
-        """Return how many of the flat parameters are the actor's; they come first."""
-        return n_weights(self.actor)
+    observation_clip: float
 
     @classmethod
     def build(cls, config: RunConfig, interface: Interface) -> PpoAgent:
         """Build the layer tables."""
-        make = gaussian_actor if interface.kind is PolicyKind.GAUSSIAN else categorical_actor
-        actor = make(interface.n_observations, interface.n_choices, config.network.actor_width)
-        value = critic(interface.n_observations, config.network.critic_width)
-        return cls(interface.kind, actor, value)
+        kind = PolicyKind.CATEGORICAL if interface.is_discrete else PolicyKind.GAUSSIAN
+        make = categorical_actor if interface.is_discrete else gaussian_actor
+        network = config.network
+        actor = make(interface.n_observations, interface.n_choices, network.actor_width or WIDTH)
+        value = critic(interface.n_observations, network.critic_width or WIDTH)
+        return cls(kind, interface, actor, value, config.ppo.observation_clip)
 
     def initial_parameters(self, seed: int) -> Weights:
         """Draw the flat parameters: the actor's, then the critic's."""
@@ -54,15 +53,4 @@ class PpoAgent:
                 initial_weights(self.actor, rng, HEAD_GAIN),
                 initial_weights(self.critic, rng, HEAD_GAIN),
             ]
-        )
-
-    def policy(self, interface: Interface, observation_clip: float) -> PolicyArrays:
-        """Allocate the compiled policy."""
-        return policy_arrays(
-            self.actor,
-            self.kind,
-            interface.n_observations,
-            interface.action_scale,
-            interface.action_offset,
-            observation_clip,
         )

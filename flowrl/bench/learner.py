@@ -25,7 +25,7 @@ from flowrl.config.options import check_fields, switch, whole
 from flowrl.envs.interface import Interface
 from flowrl.learners import Batch, Learner, Step
 from flowrl.minibatches import CHUNK_ROWS, Minibatch
-from flowrl.networks import Column, Layers, PolicyKind
+from flowrl.networks import Column, Layers
 from flowrl.registry import LEARNERS, load
 from flowrl.trajectory import IntArray
 
@@ -78,11 +78,12 @@ def _agent(options: LearnerBenchOptions) -> PpoAgent:
     ones = np.ones(options.n_actions, np.float32)
     interface = Interface(
         n_observations=options.n_observations,
-        kind=PolicyKind.GAUSSIAN,
+        is_box=True,
         n_choices=options.n_actions,
         n_actions=options.n_actions,
         action_scale=ones,
         action_offset=0 * ones,
+        action_table=np.empty((0, options.n_actions), np.float32),
         episode_steps=None,
         agents_per_group=1,
     )

@@ -68,8 +68,12 @@ class PpoConfig:
 class NetworkConfig:
     """Networks of two hidden layers."""
 
-    actor_width: int = whole(64, "units in each hidden layer of the actor", 1, 4096)
-    critic_width: int = whole(64, "units in each hidden layer of the critic", 1, 4096)
+    actor_width: int = whole(
+        0, "units in each hidden layer of the actor; 0: 64 for PPO, else 256", 0, 4096
+    )
+    critic_width: int = whole(
+        0, "units in each hidden layer of the critics; 0: 64 for PPO, else 256", 0, 4096
+    )
 
     def __post_init__(self) -> None:
         """Check every field."""

@@ -51,10 +51,10 @@ def compiled_interface(env: VectorEnv) -> Interface:
 class CompiledEnvironments:
     """The films (or other compiled environments) of one rank."""
 
-    def __init__(self, env: VectorEnv, seeds: Sequence[int]) -> None:
+    def __init__(self, env: VectorEnv, seeds: Sequence[int], interface: Interface) -> None:
         self._env = env
         inner: Any = env.unwrapped
-        self.interface = compiled_interface(env)
+        self.interface = interface
         observations, _ = inner.reset(seed=list(seeds))
         self._observations = np.ascontiguousarray(observations, np.float32)
         self._step, self._state = inner.compiled_step, inner.compiled_state
@@ -127,7 +127,7 @@ def _rollout(
     truncated: BoolArray,
 ) -> None:
     """Unroll every group to its length, one after the other, so that its state stays in cache."""
-    env_actions = np.empty((n_agents, actions.shape[2]), np.float32)
+    env_actions = np.empty((n_agents, policy.action_offset.size), np.float32)
     final = np.empty((n_agents, current.shape[1]), np.float32)
     step_rewards = np.empty(n_agents, np.float64)
     scratch = np.zeros((policy.layers.shape[0] + 2, policy.width), np.float32)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import gymnasium
 import numpy as np
 
 from flowrl.config import ConfigError
-from flowrl.networks import PolicyKind
 from flowrl.trajectory import Float32Array
 
 # Inputs and outputs of one network layer.
 MOST_UNITS = 16384
+# Choices that a discretised box may have: combinations of the levels of all its components.
+MOST_CHOICES = 4096
 # Magnitude of an action or a reward whose square still is a number after a sum.
 LARGEST = 1e30
 
@@ -30,13 +31,41 @@ class Interface:
     """Sizes and scales between one environment and its policy."""
 
     n_observations: int
-    kind: PolicyKind
-    n_choices: int  # action components (Gaussian) or discrete actions (categorical)
+    is_box: bool  # the environment's actions are vectors, not choices
+    n_choices: int  # action components, or number of actions to choose from
     n_actions: int  # columns of a stored action: n_choices, or 1 holding the index
-    action_scale: Float32Array  # (n_actions,) environment action per policy action
-    action_offset: Float32Array  # (n_actions,)
+    action_scale: Float32Array  # (n_env_actions,) environment action per policy action
+    action_offset: Float32Array  # (n_env_actions,)
+    action_table: Float32Array  # (n_choices, n_env_actions) a discrete choice's action; else empty
     episode_steps: int | None  # time limit [steps]
     agents_per_group: int  # agents that share one environment and step together
+
+    @property
+    def is_discrete(self) -> bool:
+        """Tell whether a policy picks one of n_choices."""
+        return len(self.action_table) > 0
+
+    @property
+    def n_env_actions(self) -> int:
+        """Count the numbers of one action as the environment gets it."""
+        return len(self.action_scale)
+
+    def discretised(self, n_levels: int) -> Interface:
+        """Return the interface of a policy that picks each component from equidistant levels.
+
+        Raises UnsupportedEnvironment where that makes too many choices.
+        """
+        n_choices = n_levels**self.n_env_actions
+        if n_choices > MOST_CHOICES:
+            raise UnsupportedEnvironment(
+                f"--dqn.n-levels must leave at most {MOST_CHOICES} choices, got {n_levels} levels "
+                f"of {self.n_env_actions} actions, {n_choices}; lower it, or use --algo td3 or sac"
+            )
+        levels = np.linspace(-1.0, 1.0, n_levels)
+        grid = np.meshgrid(*[levels] * self.n_env_actions, indexing="ij")
+        table = np.stack([axis.ravel() for axis in grid], axis=1)
+        actions = (self.action_offset + self.action_scale * table).astype(np.float32)
+        return replace(self, n_choices=n_choices, n_actions=1, action_table=actions)
 
 
 def read_interface(
@@ -51,12 +80,14 @@ def read_interface(
     """
     n_observations = _flat_size(observation_space)
     if isinstance(action_space, gymnasium.spaces.Discrete):
-        kind, n_choices, n_actions = PolicyKind.CATEGORICAL, int(action_space.n), 1
+        is_box, n_choices, n_actions = False, int(action_space.n), 1
         scale, offset = np.ones(1, np.float32), np.zeros(1, np.float32)
+        table = np.arange(min(n_choices, MOST_UNITS), dtype=np.float32)[:, None]
     elif isinstance(action_space, gymnasium.spaces.Box):
-        kind, n_choices = PolicyKind.GAUSSIAN, int(np.prod(action_space.shape))
+        is_box, n_choices = True, int(np.prod(action_space.shape))
         n_actions = n_choices
         scale, offset = _box_scale(action_space)
+        table = np.empty((0, n_actions), np.float32)
     else:
         raise UnsupportedEnvironment(
             f"the action space must be a Box or Discrete, got {action_space}; "
@@ -67,7 +98,15 @@ def read_interface(
             f"the action space must have 1 to {MOST_UNITS} actions, got {action_space}"
         )
     return Interface(
-        n_observations, kind, n_choices, n_actions, scale, offset, episode_steps, agents_per_group
+        n_observations=n_observations,
+        is_box=is_box,
+        n_choices=n_choices,
+        n_actions=n_actions,
+        action_scale=scale,
+        action_offset=offset,
+        action_table=table,
+        episode_steps=episode_steps,
+        agents_per_group=agents_per_group,
     )
 
 

@@ -22,10 +22,10 @@ class PythonEnvironments:
     the same numbers as all of them in lockstep, whatever their lengths.
     """
 
-    def __init__(self, make: Callable[[], Env], seeds: Sequence[int]) -> None:
+    def __init__(self, make: Callable[[], Env], seeds: Sequence[int], interface: Interface) -> None:
         self._envs = [flat(make()) for _ in seeds]
         space = self._envs[0].observation_space
-        self.interface = python_interface(self._envs[0])
+        self.interface = interface
         self._observations = np.zeros((len(seeds), gymnasium.spaces.flatdim(space)), np.float32)
         for i, (env, seed) in enumerate(zip(self._envs, seeds, strict=True)):
             self._observations[i] = self._checked(i, env.reset(seed=seed)[0], 0.0)
@@ -48,14 +48,13 @@ class PythonEnvironments:
 
     def compile(self, policy: PolicyArrays) -> None:
         """Compile the policy, or load it from numba's cache."""
-        shape = self.interface.n_choices, self.interface.n_actions
         act(
             policy,
             self._observations[0],
-            np.zeros(shape[0], np.float32),
+            np.zeros(self.interface.n_choices, np.float32),
             scratch_for(policy),
-            np.empty(shape[1], np.float32),
-            np.empty(shape[1], np.float32),
+            np.empty(self.interface.n_actions, np.float32),
+            np.empty(self.interface.n_env_actions, np.float32),
         )
 
     def unroll(self, policy: PolicyArrays, noise: Float32Array, trajectory: Trajectory) -> None:
@@ -73,7 +72,7 @@ class PythonEnvironments:
         trajectory: Trajectory,
     ) -> None:
         env, observation = self._envs[i], self._observations[i]
-        env_action = np.empty(self.interface.n_actions, np.float32)
+        env_action = np.empty(len(policy.action_offset), np.float32)
         for t in range(trajectory.lengths[i]):
             trajectory.observations[i, t] = observation
             act(policy, observation, noise[t], scratch, trajectory.actions[i, t], env_action)

@@ -18,7 +18,7 @@ from flowrl.config import PpoConfig
 from flowrl.learners import Batch, Step, StepReport
 from flowrl.learners.fixed_point import FixedPoint, decode_statistics, encode_statistics
 from flowrl.minibatches import Minibatch
-from flowrl.networks import Layers, PolicyKind, Weights, n_outputs, weight_offsets
+from flowrl.networks import Layers, PolicyKind, Weights, n_outputs, n_weights, weight_offsets
 from flowrl.trajectory import Float32Array, IntArray
 
 ADAM_EPSILON = 1e-5
@@ -52,7 +52,7 @@ class TorchLearner:
 
     def __init__(self, agent: PpoAgent, config: PpoConfig) -> None:
         self._agent, self._config = agent, config
-        sizes = (agent.n_actor_weights, int(weight_offsets(agent.critic)[-1]))
+        sizes = (n_weights(agent.actor), n_weights(agent.critic))
         self._networks = [torch.zeros(size, requires_grad=True) for size in sizes]
         self._rates = rates = (config.actor_learning_rate, config.critic_learning_rate)
         self._optimisers = [

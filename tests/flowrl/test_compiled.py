@@ -6,11 +6,13 @@ import gymnasium
 import numpy as np
 import pytest
 
+from flowrl.agents.interface import make_policy
 from flowrl.agents.ppo import PpoAgent
 from flowrl.collector import Collector
 from flowrl.config import RunConfig
 from flowrl.envs.compiled import CompiledEnvironments
 from flowrl.envs.python import PythonEnvironments
+from flowrl.exploration import own_noise
 from flowrl.registry import EnvironmentSource
 
 FILM = "shkadov:Shkadov-v0"
@@ -27,11 +29,11 @@ def collect(name, n_steps, arguments=ARGUMENTS, n_envs=3, first=0):
     source = EnvironmentSource(name, arguments)
     interface = source.interface(n_envs)
     agent = PpoAgent.build(RunConfig(), interface)
-    policy = agent.policy(interface, 10.0)
-    policy.weights[:] = agent.initial_parameters(0)[: agent.n_actor_weights]
+    policy = make_policy(agent)
+    policy.weights[:] = agent.initial_parameters(0)[: len(policy.weights)]
     policy.weights[-1] = 1.0
     environments = source.make([50 + first + i for i in range(n_envs)], interface)
-    collector = Collector(environments, policy, 0, first)
+    collector = Collector(environments, policy, own_noise(agent.kind), 0, first)
     return environments, [collector.collect(np.full(n_envs, n)) for n in n_steps]
 
 

@@ -5,7 +5,6 @@ import pytest
 from gymnasium import spaces
 
 from flowrl.envs.interface import UnsupportedEnvironment, read_interface
-from flowrl.networks import PolicyKind
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
 
@@ -21,8 +20,21 @@ def test_a_bounded_box_is_scaled_and_an_unbounded_one_is_not():
 
 def test_a_discrete_action_is_one_column():
     interface = read_interface(BOX, spaces.Discrete(5, start=2), None)
-    assert interface.kind is PolicyKind.CATEGORICAL
+    assert interface.is_discrete
+    assert not interface.is_box
     assert (interface.n_choices, interface.n_actions) == (5, 1)
+
+
+def test_a_box_is_discretised_into_all_combinations_of_levels():
+    box = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([4.0, 1.0], np.float32))
+    interface = read_interface(BOX, box, None).discretised(3)
+    assert interface.is_discrete
+    assert interface.is_box
+    assert (interface.n_choices, interface.n_actions, interface.n_env_actions) == (9, 1, 2)
+    expected = [(a, b) for a in (-2, 1, 4) for b in (0, 0.5, 1)]
+    np.testing.assert_array_equal(interface.action_table, expected)
+    with pytest.raises(UnsupportedEnvironment, match=r"at most 4096 choices, got 65 levels"):
+        read_interface(BOX, box, None).discretised(65)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,9 @@ KINDS = [PolicyKind.GAUSSIAN, PolicyKind.CATEGORICAL]
 def make(name, kind, seed=0, **ppo):
     n_actions = 2 if kind is PolicyKind.GAUSSIAN else 1
     ones = np.ones(n_actions, np.float32)
-    interface = Interface(7, kind, 2, n_actions, ones, 0 * ones, None, 1)
+    is_box = kind is PolicyKind.GAUSSIAN
+    table = np.empty((0, 2)) if is_box else np.arange(2.0)[:, None]
+    interface = Interface(7, is_box, 2, n_actions, ones, 0 * ones, table, None, 1)
     agent = PpoAgent.build(RunConfig(), interface)
     learner = load(LEARNERS[name])(agent, PpoConfig(**ppo))
     learner.load_parameters(agent.initial_parameters(seed))

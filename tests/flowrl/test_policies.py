@@ -40,9 +40,10 @@ def plain_forward(layers, weights, inputs):
 
 
 def make_policy(layers, kind, n_observations, seed=0, n_actions=1):
-    policy = policy_arrays(
-        layers, kind, n_observations, np.full(n_actions, 3.0), np.full(n_actions, 1.0), 5.0
-    )
+    n_choices = n_outputs(layers) if kind is PolicyKind.CATEGORICAL else 0
+    table = 0.5 * np.arange(n_choices * n_actions).reshape(n_choices, n_actions)
+    scale, offset = np.full(n_actions, 3.0), np.full(n_actions, 1.0)
+    policy = policy_arrays(layers, kind, n_observations, scale, offset, table, 5.0)
     rng = np.random.default_rng(seed)
     policy.weights[:] = rng.normal(0, 0.4, policy.weights.size)
     policy.observation_mean[:] = rng.normal(size=n_observations)
@@ -69,7 +70,9 @@ def test_forward_equals_numpy(n_observations, width):
 def test_tanh_is_good_to_float32():
     layers = perceptron(1, (), 1, Activation.TANH)
     layers[0, 4] = Activation.TANH
-    policy = policy_arrays(layers, PolicyKind.GAUSSIAN, 1, np.ones(1), np.zeros(1), 1e30)
+    policy = policy_arrays(
+        layers, PolicyKind.GAUSSIAN, 1, np.ones(1), np.zeros(1), np.empty((0, 1)), 1e30
+    )
     policy.weights[:] = [1, 0]
     scratch = scratch_for(policy)
     for x in np.linspace(-30, 30, 5001, dtype=np.float32):
@@ -109,6 +112,40 @@ def test_categorical_actions_follow_the_softmax():
     expected = n * np.exp(logits) / np.exp(logits).sum()
     assert stats.chisquare(np.bincount(picks, minlength=3), expected).pvalue > 1e-3
     assert int(draw(policy, np.zeros(3))[0][0]) == int(np.argmax(logits))
+
+
+def test_a_choice_sends_its_row_of_the_table():
+    policy = make_policy(categorical_actor(4, 3, 8), PolicyKind.CATEGORICAL, 4, n_actions=2)
+    for choice in range(3):
+        action, env_action = np.empty(1, np.float32), np.empty(2, np.float32)
+        noise = np.float32(1e30) * (np.arange(3) == choice).astype(np.float32)
+        act(policy, np.zeros(4, np.float32), noise, scratch_for(policy), action, env_action)
+        assert action[0] == choice
+        np.testing.assert_array_equal(env_action, [choice, choice + 0.5])
+
+
+def test_a_deterministic_action_is_output_plus_noise_within_the_bounds():
+    layers = perceptron(4, (8,), 2, Activation.RELU)
+    policy = make_policy(layers, PolicyKind.DETERMINISTIC, 4, n_actions=2)
+    observation = np.full(4, 0.3, np.float32)
+    outputs = forward(policy, observation, scratch_for(policy)).copy()
+    noise = np.array([0.25, -9.0])
+    action, sent = draw(policy, noise, 2)
+    np.testing.assert_allclose(action, np.clip(outputs + noise, -1, 1), rtol=1e-6)
+    np.testing.assert_allclose(sent, 1 + 3 * action, rtol=1e-6)
+
+
+def test_a_squashed_action_is_tanh_of_a_normal_draw_of_bounded_deviation():
+    layers = perceptron(4, (8,), 4, Activation.RELU)
+    policy = make_policy(layers, PolicyKind.SQUASHED, 4, n_actions=2)
+    policy.weights[-2:] = [-1.0, 40.0]  # biases of the logarithms
+    policy.weights[-4 * 9 : -4] = 0.0
+    mean = policy.weights[-4:-2].copy()
+    deviation = np.exp([-1.0, 2.0])
+    noise = np.array([0.7, -0.3])
+    action, sent = draw(policy, noise, 2)
+    np.testing.assert_allclose(action, np.tanh(mean + deviation * noise), rtol=2e-6)
+    np.testing.assert_allclose(sent, 1 + 3 * action, rtol=1e-6)
 
 
 def test_first_weights_are_orthogonal_branch_by_branch_with_small_heads():
