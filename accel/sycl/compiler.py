@@ -1,0 +1,139 @@
+"""Device code: compiled from source once for each set of options, then kept as SPIR-V.
+
+Compiling takes seconds, loading SPIR-V a fraction of one. The file is named by a hash of all that
+it depends on, and it begins with a hash of what it holds: a torn or foreign file is compiled again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from accel.sycl import runtime
+
+_KERNELS = Path(__file__).parent / "kernels"
+_SHARED = Path(__file__).parent.parent / "include" / "accel" / "portable"
+# Devices lack libraries of the standard's mathematics; SPIR-V that is loaded again must keep every
+# argument, because the record of those left out stays behind in the compiler.
+_OPTIONS = ("-fno-sycl-device-lib=all", "-fno-sycl-dead-args-optimization")
+_MAGIC = b"accel SPIR-V 1\n"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Kernels to compile: files in the order of their inclusion, definitions, and code behind."""
+
+    files: tuple[str, ...]  # "name" in kernels, "portable/name" of the bodies shared by backends
+    definitions: tuple[tuple[str, int | str], ...]
+    code: str  # what depends on sizes: one line a kernel
+    kernel: str  # name of one of the kernels
+
+    def text(self) -> str:
+        """Return the whole translation unit."""
+        lines = [f"#define {name} {value}" for name, value in self.definitions]
+        return "\n".join([*lines, *map(_read, self.files), self.code, ""])
+
+
+def program(device_kind: str, source: Source) -> runtime.Program:
+    """Return the program of a source for a device, one a process."""
+    return _program(device_kind, source)
+
+
+@cache
+def device(kind: str) -> runtime.Device:
+    """Open a device, once a process."""
+    made: runtime.Device = runtime.load().Device(kind)
+    return made
+
+
+@cache
+def _program(device_kind: str, source: Source) -> runtime.Program:
+    opened = device(device_kind)
+    text = source.text()
+    spirv = kept(
+        text, lambda: opened.compile(text, list(_OPTIONS), source.kernel), cache_directory()
+    )
+    made: runtime.Program = runtime.load().Program(opened, spirv)
+    return made
+
+
+def cache_directory() -> Path:
+    """Return where SPIR-V is kept: ACCEL_CACHE, or the platform's cache directory."""
+    chosen = os.environ.get("ACCEL_CACHE")
+    if chosen:
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "accel"
+
+
+def kept(text: str, compile_text: Callable[[], bytes], directory: Path) -> bytes:
+    """Return the SPIR-V of a source text: from the directory, or compiled and then kept there.
+
+    SPIR-V is the same for every device, so a device is no part of the name.
+    """
+    parts = (text, *_OPTIONS, runtime.versions(), sys.platform)
+    path = directory / f"sycl-{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}.spv"
+    found = _load(path)
+    if found is not None:
+        return found
+    with _turn(path):
+        # Another process may have compiled it while this one waited.
+        found = _load(path)
+        if found is not None:
+            return found
+        spirv = compile_text()
+        _store(path, spirv)
+        return spirv
+
+
+def _load(path: Path) -> bytes | None:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    head = len(_MAGIC) + hashlib.sha256().digest_size
+    spirv = content[head:]
+    return spirv if content[:head] == _MAGIC + hashlib.sha256(spirv).digest() else None
+
+
+def _store(path: Path, spirv: bytes) -> None:
+    """Write a file whole or not at all; without a directory to write to, do without."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem)
+    except OSError:
+        return
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(_MAGIC + hashlib.sha256(spirv).digest() + spirv)
+        Path(name).replace(path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _turn(path: Path) -> Iterator[None]:
+    """Let one process compile while the others wait; where files can't be locked, all compile."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.with_suffix(".lock").open("wb")
+    except OSError:
+        yield
+        return
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:
+            pass
+        yield
+
+
+def _read(name: str) -> str:
+    folder, _, rest = name.rpartition("/")
+    return ((_SHARED if folder == "portable" else _KERNELS) / rest).read_text(encoding="utf-8")

@@ -1,0 +1,177 @@
+#include "device.hpp"
+
+#include <stdexcept>
+
+namespace accel::sycl_backend {
+namespace {
+
+namespace extension = sycl::ext::oneapi::experimental;
+
+std::string kind_of(const sycl::device& device) {
+  if (device.is_cpu()) return "cpu";
+  return device.is_accelerator() ? "fpga_emulator" : "";
+}
+
+sycl::device find_device(const std::string& kind) {
+  for (const auto& device : sycl::device::get_devices())
+    if (kind_of(device) == kind && device.get_backend() == sycl::backend::opencl) return device;
+  throw std::runtime_error("no SYCL device of kind " + kind + " was found");
+}
+
+[[noreturn]] void fail(const std::string& call, cl_int code, const std::string& text = "") {
+  throw std::runtime_error(call + " failed with OpenCL error " + std::to_string(code) +
+                           (text.empty() ? "" : ": " + text));
+}
+
+std::string build_log(cl_program program, cl_device_id device) {
+  std::size_t size = 0;
+  clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &size);
+  std::string log(size, '\0');
+  clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, log.data(), nullptr);
+  return log;
+}
+
+std::string intermediate_language(const sycl::kernel& kernel) {
+  cl_kernel native = sycl::get_native<sycl::backend::opencl>(kernel);
+  cl_program program = nullptr;
+  std::size_t size = 0;
+  clGetKernelInfo(native, CL_KERNEL_PROGRAM, sizeof program, &program, nullptr);
+  const cl_int code = clGetProgramInfo(program, CL_PROGRAM_IL, 0, nullptr, &size);
+  if (code != CL_SUCCESS || size == 0) fail("clGetProgramInfo(CL_PROGRAM_IL)", code);
+  std::string spirv(size, '\0');
+  clGetProgramInfo(program, CL_PROGRAM_IL, size, spirv.data(), nullptr);
+  clReleaseKernel(native);  // get_native retained it
+  return spirv;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> list_devices() {
+  std::vector<std::pair<std::string, std::string>> found;
+  for (const auto& device : sycl::device::get_devices())
+    if (!kind_of(device).empty() && device.get_backend() == sycl::backend::opencl)
+      found.emplace_back(kind_of(device), device.get_info<sycl::info::device::name>());
+  return found;
+}
+
+Device::Device(const std::string& kind) : device_(find_device(kind)), context_(device_) {}
+
+sycl::queue& Device::queue(std::size_t index) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  while (queues_.size() <= index)
+    queues_.push_back(std::make_unique<sycl::queue>(context_, device_,
+                                                    sycl::property::queue::in_order{}));
+  return *queues_[index];
+}
+
+std::string Device::compile(const std::string& source, const std::vector<std::string>& options,
+                            const std::string& kernel) const {
+  std::string log;
+  try {
+    auto bundle = extension::create_kernel_bundle_from_source(
+        context_, extension::source_language::sycl, source);
+    auto built = extension::build(
+        bundle, extension::properties{extension::save_log(&log), extension::build_options(options)});
+    return intermediate_language(built.ext_oneapi_get_kernel(kernel));
+  } catch (const sycl::exception& error) {
+    throw std::runtime_error(std::string("compiling SYCL source failed: ") + error.what() + "\n" +
+                             log);
+  }
+}
+
+Memory::Memory(std::shared_ptr<Device> device, std::size_t n_bytes)
+    : device_(std::move(device)),
+      n_bytes_(n_bytes),
+      data_(sycl::aligned_alloc_shared(64, n_bytes, device_->device(), device_->context())) {
+  if (data_ == nullptr)
+    throw std::runtime_error("allocating " + std::to_string(n_bytes) + " bytes on " +
+                             device_->name() + " failed");
+}
+
+Memory::~Memory() { sycl::free(data_, device_->context()); }
+
+Program::Program(std::shared_ptr<Device> device, const std::string& spirv)
+    : device_(std::move(device)) {
+  build(spirv);
+}
+
+Program::~Program() {
+  kernels_.clear();
+  clReleaseProgram(program_);
+}
+
+void Program::build(const std::string& spirv) {
+  using Create = cl_program(CL_API_CALL*)(cl_context, const void*, std::size_t, cl_int*);
+  cl_device_id device = sycl::get_native<sycl::backend::opencl>(device_->device());
+  cl_context context = sycl::get_native<sycl::backend::opencl>(device_->context());
+  cl_platform_id platform = nullptr;
+  clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, nullptr);
+  const auto create = reinterpret_cast<Create>(
+      clGetExtensionFunctionAddressForPlatform(platform, "clCreateProgramWithILKHR"));
+  if (create == nullptr) throw std::runtime_error("the OpenCL runtime does not take SPIR-V");
+  cl_int code = CL_SUCCESS;
+  program_ = create(context, spirv.data(), spirv.size(), &code);
+  if (code != CL_SUCCESS) fail("clCreateProgramWithILKHR", code);
+  code = clBuildProgram(program_, 1, &device, "", nullptr, nullptr);
+  if (code == CL_SUCCESS) return;
+  const std::string log = build_log(program_, device);
+  clReleaseProgram(program_);
+  fail("clBuildProgram", code, log);
+}
+
+sycl::kernel Program::kernel(const std::string& name) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = kernels_.find(name);
+  if (found != kernels_.end()) return found->second;
+  cl_int code = CL_SUCCESS;
+  // The prefix is what the compiler gives to free functions that are kernels.
+  cl_kernel native = clCreateKernel(program_, ("__sycl_kernel_" + name).c_str(), &code);
+  if (code != CL_SUCCESS) fail("clCreateKernel(" + name + ")", code);
+  auto kernel = sycl::make_kernel<sycl::backend::opencl>(native, device_->context());
+  clReleaseKernel(native);  // make_kernel retained it
+  return kernels_.emplace(name, std::move(kernel)).first->second;
+}
+
+namespace {
+
+void set_arguments(sycl::handler& handler, const std::vector<Argument>& arguments) {
+  int index = 0;
+  for (const Argument& argument : arguments) {
+    if (const auto* memory = std::get_if<std::shared_ptr<Memory>>(&argument))
+      handler.set_arg(index++, (*memory)->data());
+    else if (const auto* whole = std::get_if<int32_t>(&argument))
+      handler.set_arg(index++, *whole);
+    else
+      handler.set_arg(index++, std::get<float>(argument));
+  }
+}
+
+sycl::event submit(sycl::queue& queue, const sycl::kernel& kernel, const Launch& launch) {
+  return queue.submit([&](sycl::handler& handler) {
+    set_arguments(handler, launch.arguments);
+    if (launch.n_items == 0) {
+      handler.single_task(kernel);
+      return;
+    }
+    const auto n_items = static_cast<std::size_t>(launch.n_items);
+    const auto n_groups = static_cast<std::size_t>(launch.n_groups);
+    handler.parallel_for(sycl::nd_range<1>(n_groups * n_items, n_items), kernel);
+  });
+}
+
+}  // namespace
+
+Sequence::Sequence(std::shared_ptr<Program> program, std::vector<Launch> launches, bool concurrent)
+    : program_(std::move(program)), launches_(std::move(launches)), concurrent_(concurrent) {
+  for (const Launch& launch : launches_) kernels_.push_back(program_->kernel(launch.kernel));
+}
+
+void Sequence::run() {
+  Device& device = *program_->device();
+  std::vector<sycl::event> events;
+  for (std::size_t i = 0; i < launches_.size(); ++i)
+    events.push_back(submit(device.queue(concurrent_ ? i : 0), kernels_[i], launches_[i]));
+  sycl::event::wait_and_throw(events);
+}
+
+}  // namespace accel::sycl_backend
