@@ -73,8 +73,16 @@ def backward(
     layers: Int32Array, weights: Float64Array, inputs: Float64Array, d_outputs: Float64Array
 ) -> Float64Array:
     """Compute the gradient by the flat weights from the one by the output rows."""
+    return gradients(layers, weights, inputs, d_outputs)[0]
+
+
+def gradients(
+    layers: Int32Array, weights: Float64Array, inputs: Float64Array, d_outputs: Float64Array
+) -> tuple[Float64Array, Float64Array]:
+    """Compute the gradients by the flat weights and by the input rows."""
     made = layer_outputs(layers, weights, inputs)
     d_made = [np.zeros_like(y) for y in made]
+    d_inputs = np.zeros_like(inputs)
     gradient = np.zeros_like(weights)
     into, values = split(layers, gradient), split(layers, weights)
     for i in reversed(range(len(layers))):
@@ -85,6 +93,6 @@ def backward(
         x = (inputs if source < 0 else made[source])[:, begin : begin + n_in]
         into[i][0][...] = x.T @ d
         into[i][1][...] = d.sum(axis=0)
-        if source >= 0:
-            d_made[source][:, begin : begin + n_in] += d @ values[i][0].T
-    return gradient
+        to = d_inputs if source < 0 else d_made[source]
+        to[:, begin : begin + n_in] += d @ values[i][0].T
+    return gradient, d_inputs
