@@ -31,8 +31,8 @@ class Rows(NamedTuple):
 
 def gather(batch: Batch, rows: Int64Array | None) -> Rows:
     """Pick the rows to learn; weights belong to the rows learnt already."""
-    arrays = [np.asarray(a, np.float64) for a in batch]
-    return Rows(*arrays) if rows is None else Rows(*(a[rows] for a in arrays[:-1]), arrays[-1])
+    *buffer, weights = (np.asarray(a, np.float64) for a in batch)
+    return Rows._make([*(buffer if rows is None else [a[rows] for a in buffer]), weights])
 
 
 @dataclass
@@ -175,9 +175,7 @@ class OffPolicyReference:
     def apply_actor(self, gradient: NDArray[Any]) -> LearningStep:
         """Step actor and temperature, move the targets, count the step."""
         gradient = np.asarray(gradient, np.float64)
-        of_actor, of_log_alpha = (
-            np.split(gradient, [self.actor.stop]) if gradient.size else [[]] * 2
-        )
+        of_actor, of_log_alpha = gradient[: self.actor.stop], gradient[self.actor.stop :]
         if len(of_actor):
             self.measured["actor_gradient_norm"] = float(np.linalg.norm(of_actor))
         if not self.failed and not np.isfinite(gradient).all():

@@ -2,6 +2,7 @@
 
 import importlib
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,7 @@ def critics(n_inputs: int, widths: tuple[int, ...], n: int, kind: int) -> Int32A
     rows: list[tuple[int, ...]] = [(-1, 0, n_inputs, n * widths[0], kind, -1)]
     for k in range(n):
         source, begin = 0, k * widths[0]
-        for n_in, n_out in zip(widths, widths[1:], strict=False):
+        for n_in, n_out in pairwise(widths):
             rows.append((source, begin, n_in, n_out, kind, -1))
             source, begin = len(rows) - 1, 0
         rows.append((source, begin, widths[-1], 1, IDENTITY, k))
@@ -125,7 +126,7 @@ def make_case(
     if isinstance(options, Dqn):
         actor = None
         critic = stack(n_observations, widths, n_actions, (kind, IDENTITY))
-        actions = rng.integers(0, n_actions, (n_rows, 1))
+        actions: NDArray[Any] = rng.integers(0, n_actions, (n_rows, 1))
     else:
         n_critics = 1 if algorithm == "ddpg" else 2
         head = (2 * n_actions, IDENTITY) if isinstance(options, Sac) else (n_actions, TANH)
@@ -140,7 +141,7 @@ def make_case(
     n_networks = sum(n_weights(layers) for layers in tables)
     first = 0 if isinstance(options, Td3) or actor is None else n_weights(actor)
     moved = flat[first:n_networks] * (1 + 0.2 * rng.normal(size=n_networks - first))
-    batch = make_batch(rng, n_rows, n_observations, np.asarray(actions))
+    batch = make_batch(rng, n_rows, n_observations, actions)
     return Case(options, actor, critic, flat, moved.astype(np.float32), batch)
 
 

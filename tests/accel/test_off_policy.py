@@ -8,7 +8,7 @@ import pytest
 
 from accel.backends import NAMES
 from accel.interfaces import Adam, Batch, Dqn, LearningStep, Sac, Td3
-from accel.reference import RELU
+from accel.reference import RELU, OffPolicyReference
 from tests.accel.cases import table
 from tests.accel.off_policy_cases import ALGORITHMS, SHAPES, Case, make_case, make_learner
 
@@ -106,8 +106,6 @@ def test_tangled_networks_agree_with_reference(backend: str, algorithm: str) -> 
 def with_networks(case: Case, actor: Any, critic: Any) -> Case:
     """The same batch and options, with other networks and small weights."""
     probe = replace(case, actor=actor, critic=critic)
-    from accel.reference import OffPolicyReference
-
     reference = OffPolicyReference(case.options, actor, critic)
     rng = np.random.default_rng(3)
     flat = rng.normal(scale=0.4, size=reference.n_parameters).astype(np.float32)
@@ -158,7 +156,7 @@ def test_rows_are_gathered(backend: str, algorithm: str) -> None:
     rows = np.random.default_rng(1).integers(0, 100, 37)
     weights = np.linspace(0.1, 1, 37, dtype=np.float32)
     buffer = case.batch._replace(weights=weights)
-    gathered = Batch(*(field[rows] for field in case.batch[:-1]), weights)
+    gathered = Batch._make([*(field[rows] for field in case.batch[:-1]), weights])
     a, b = case.learner(backend), case.learner(backend)
     for _ in range(2):
         step = a.learn(buffer, rows)
@@ -324,7 +322,7 @@ def test_bad_rows_and_gradients(backend: str) -> None:
     learner = case.learner(backend)
     weights = np.ones(2, np.float32)
     for rows in ([0, 33], [-1, 0], [0.0, 1.0], [0]):
-        with pytest.raises(ValueError, match="rows|weights"):
+        with pytest.raises(ValueError, match=r"rows|weights"):
             learner.learn(case.batch._replace(weights=weights), np.array(rows))
     with pytest.raises(ValueError, match="row"):
         learner.learn(Batch(*(field[:0] for field in case.batch)))
