@@ -20,10 +20,12 @@ class SumTree(Protocol):
     """Priorities P(i) of the rows of a replay buffer, and draws in proportion to them.
 
     An n-ary tree whose leaves are the priorities and whose inner nodes are sums of their children
-    (Zhang et al., HiPC 2021). Indices are int64 from 0 to capacity - 1, priorities float64, finite
-    and at least 0; a new tree holds zeros. Every call checks all its arguments first: a ValueError
-    names what is wrong, and the tree is then as it was. Where an index occurs several times in one
-    batch of changes, the last one counts, once. Several threads may sample while one writes.
+    (Zhang et al., HiPC 2021). Indices are int64 from 0 to capacity - 1, priorities float64, at
+    least 0 and, so that their sum is finite, at most the type's largest number over the capacity; a
+    new tree holds zeros. Every call checks all its arguments first: a ValueError names what is
+    wrong, and the tree is then as it was. Where an index occurs several times in one batch of
+    changes, the last one counts, once. Several threads may sample while one writes: each call is
+    whole.
     """
 
     @property
@@ -77,8 +79,16 @@ class SumTree(Protocol):
     def set(self, indices: Int64Array, priorities: Float64Array) -> None:
         """Replace priorities."""
 
+    def set_td_errors(
+        self, indices: Int64Array, td_errors: Float32Array, alpha: float, epsilon: float
+    ) -> None:
+        """Replace priorities by (|td error| + epsilon)^alpha, alpha and epsilon at least 0."""
+
     def insert(self, start: int, n: int, priority: float | None = None) -> None:
-        """Set the priorities of n rows from `start`, round the ring: to the largest so far."""
+        """Set the priorities of n <= capacity rows from `start`, round the ring.
+
+        To the largest so far, unless given.
+        """
 
     def rebuild(self) -> None:
         """Compute every inner node from the leaves again."""
@@ -87,7 +97,7 @@ class SumTree(Protocol):
         """Return a copy of all priorities (capacity,)."""
 
     def load(self, priorities: Float64Array, largest: float) -> None:
-        """Take over priorities (capacity,) and the largest so far."""
+        """Take over priorities (capacity,) and the largest so far, which is no less than any."""
 
 
 class Batch(NamedTuple):
