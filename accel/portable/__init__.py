@@ -1,0 +1,15 @@
+"""The kernel bodies that CUDA and SYCL run, run by plain C++ on the host: for tests, not for speed.
+
+Blocks, threads and lanes take turns. ``seed`` says in which order: 0 forward, 1 backward, others
+shuffled anew at each turn. Results that differ between seeds show a missing barrier or a race in
+the bodies, without a device.
+"""
+
+from accel._native import PortableSumTree as SumTree
+
+__all__ = ["SumTree", "devices"]
+
+
+def devices() -> list[str]:
+    """Name the only device."""
+    return ["host"]
