@@ -21,8 +21,6 @@ from flowrl.seeding import Stream, generator
 
 # Small heads: the first policy is nearly the same everywhere (Andrychowicz et al. 2021).
 HEAD_GAIN = 0.01
-# Units of a hidden layer unless the configuration names them.
-WIDTH = 64
 
 
 @dataclass(frozen=True)
@@ -41,8 +39,8 @@ class PpoAgent:
         kind = PolicyKind.CATEGORICAL if interface.is_discrete else PolicyKind.GAUSSIAN
         make = categorical_actor if interface.is_discrete else gaussian_actor
         network = config.network
-        actor = make(interface.n_observations, interface.n_choices, network.actor_width or WIDTH)
-        value = critic(interface.n_observations, network.critic_width or WIDTH)
+        actor = make(interface.n_observations, interface.n_choices, network.actor_width)
+        value = critic(interface.n_observations, network.critic_width)
         return cls(kind, interface, actor, value, config.ppo.observation_clip)
 
     def initial_parameters(self, seed: int) -> Weights:

@@ -79,6 +79,11 @@ class NetworkConfig:
         """Check every field."""
         check_fields(self, "network.")
 
+    def of(self, algo: str) -> NetworkConfig:
+        """Return the same with an algorithm's own widths where none are given."""
+        width = 64 if algo == "ppo" else 256
+        return NetworkConfig(self.actor_width or width, self.critic_width or width)
+
 
 @dataclass(frozen=True)
 class EvaluationConfig:
@@ -170,6 +175,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         """Check every field, and the fields against each other."""
         check_fields(self)
+        object.__setattr__(self, "network", self.network.of(self.algo))
         if self.bootstrap == "pt" and self.n_envs > self.ppo.n_transitions_per_update:
             raise ConfigError(
                 "--n-envs must be at most --ppo.n-transitions-per-update "

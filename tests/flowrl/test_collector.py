@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from flowrl.agents.interface import make_policy
 from flowrl.agents.ppo import PpoAgent
 from flowrl.collector import Collector
 from flowrl.config import RunConfig
 from flowrl.envs.interface import EnvironmentFault
+from flowrl.exploration import own_noise
 from flowrl.registry import EnvironmentSource
 
 FACTORY = "tests.flowrl.counting:make"
@@ -15,9 +17,9 @@ FACTORY = "tests.flowrl.counting:make"
 def make_collector(n_envs, seed=0, first=0, **arguments):
     source = EnvironmentSource(FACTORY, arguments)
     interface = source.interface(n_envs)
-    policy = PpoAgent.build(RunConfig(), interface).policy(interface, 10.0)
+    agent = PpoAgent.build(RunConfig(), interface)
     environments = source.make([100 + first + i for i in range(n_envs)], interface)
-    return Collector(environments, policy, seed, first)
+    return Collector(environments, make_policy(agent), own_noise(agent.kind), seed, first)
 
 
 def test_true_last_observation_and_exclusive_flags():
