@@ -3,12 +3,14 @@
 #include <string>
 
 #include "accel/kernels.hpp"
+#include "accel/tree_kernels.hpp"
 
 namespace accel {
 
-#define ACCEL_DECLARE(variant) \
-  namespace variant {          \
-  extern const Kernels kernels; \
+#define ACCEL_DECLARE(variant)      \
+  namespace variant {               \
+  extern const Kernels kernels;     \
+  extern const TreeKernels trees[]; \
   }
 #if defined(__x86_64__)
 ACCEL_DECLARE(avx512)
@@ -50,6 +52,14 @@ const Kernels& select_kernels(const char* name) {
   }
   throw std::invalid_argument("variant must be one this processor runs (" + names + "), got '" +
                               wanted + "'; leave it empty for the best one");
+}
+
+const TreeKernels& tree_kernels([[maybe_unused]] const Kernels& kernels, int log_fanout) {
+#if defined(__x86_64__)
+  if (&kernels == &avx512::kernels) return avx512::trees[log_fanout];
+  if (&kernels == &avx2::kernels) return avx2::trees[log_fanout];
+#endif
+  return baseline::trees[log_fanout];
 }
 
 }  // namespace accel

@@ -1,0 +1,210 @@
+// Descents and refreshes of the sum tree for one CPU variant, as in kernels.cpp. All sums are added child after child, so
+// every variant gives equal bits.
+#include "accel/tree_kernels.hpp"
+#include "doubles.hpp"
+
+namespace accel {
+namespace ACCEL_VARIANT {
+
+// Descents that go down side by side, so that their cache misses overlap.
+constexpr int kDescents = 64;
+constexpr double kLeastTarget = 5e-324;  // stands for 0: the first positive row
+// Fetches run this many rows ahead.
+constexpr int64_t kAhead = 16;
+
+template <int fanout>
+ACCEL_INLINE void prefetch_siblings(const double* siblings) {
+#pragma GCC unroll 8
+  for (int i = 0; i < (fanout + 7) / 8; ++i) __builtin_prefetch(siblings + 8 * i);
+}
+
+// One bit a lane in which a < b.
+ACCEL_INLINE uint64_t less_bits(DoubleVec a, DoubleVec b) {
+#if defined(__AVX512F__)
+  return _mm512_cmp_pd_mask((__m512d)a, (__m512d)b, _CMP_LT_OQ);
+#elif defined(__AVX__)
+  return unsigned(_mm256_movemask_pd(_mm256_cmp_pd((__m256d)a, (__m256d)b, _CMP_LT_OQ)));
+#elif defined(__SSE2__)
+  return unsigned(_mm_movemask_pd(_mm_cmplt_pd((__m128d)a, (__m128d)b)));
+#else
+  const LongVec less = a < b;
+  uint64_t bits = 0;
+  for (int i = 0; i < kDoubles; ++i) bits |= uint64_t(less[i] & 1) << i;
+  return bits;
+#endif
+}
+
+// The last child whose elder siblings' sum is less than x.
+template <int fanout>
+ACCEL_INLINE int64_t choose_child(const double* guides, double x) {
+  uint64_t bits = 1;  // whatever the guides: a child of this node
+  if constexpr (fanout < kDoubles) {
+    for (int j = 1; j < fanout; ++j) bits |= uint64_t(guides[j] < x) << j;
+  } else {
+#pragma GCC unroll 32
+    for (int j = 0; j < fanout; j += kDoubles)
+      bits |= less_bits(load(guides + j), splat(x)) << j;
+  }
+  return 63 - __builtin_clzll(bits);
+}
+
+template <int fanout>
+ACCEL_INLINE void descend_level(const double* guides, const double* next, int64_t* nodes, double* x,
+                                int n) {
+  for (int i = 0; i < n; ++i) {
+    const double* siblings = guides + nodes[i] * fanout;
+    const int64_t child = choose_child<fanout>(siblings, x[i]);
+    x[i] -= siblings[child];
+    nodes[i] = nodes[i] * fanout + child;
+    prefetch_siblings<fanout>(next + nodes[i] * fanout);
+  }
+}
+
+// The rows below the lowest inner nodes, a descent a lane; keeps no guides for so many rows.
+template <int fanout>
+ACCEL_INLINE void choose_rows(const double* rows, int64_t* nodes, const double* x,
+                              double* priorities) {
+  const double* siblings[kDoubles];
+  for (int i = 0; i < kDoubles; ++i) siblings[i] = rows + nodes[i] * fanout;
+  const DoubleVec target = load(x);
+  DoubleVec sum{}, chosen{};
+  LongVec row{};
+#pragma GCC unroll 8
+  for (int j = 0; j < fanout; ++j) {
+    DoubleVec p;
+    for (int i = 0; i < kDoubles; ++i) p[i] = siblings[i][j];
+    const LongVec below = (p > 0.0) & (sum < target);
+    row = below ? j - LongVec{} : row;
+    chosen = below ? p : chosen;
+    sum += p;
+  }
+  for (int i = 0; i < kDoubles; ++i) nodes[i] = nodes[i] * fanout + row[i];
+  store(priorities, chosen);
+}
+
+ACCEL_INLINE void read_targets(const TreeTargets& targets, int64_t begin, int n, double* x) {
+  for (int i = 0; i < n; ++i) {
+    double target = targets.values[begin + i];
+    if (targets.stratified)
+      target = (double(targets.first + begin + i + 1) - target) * targets.step;
+    x[i] = target > kLeastTarget ? target : kLeastTarget;
+  }
+}
+
+template <int fanout>
+void descend(const TreeView& tree, const TreeTargets& targets, int64_t* rows, double* priorities) {
+  alignas(64) double x[kDescents], found[kDescents];
+  alignas(64) int64_t nodes[kDescents];
+  const int last = tree.n_levels;
+  for (int64_t begin = 0; begin < targets.n; begin += kDescents) {
+    const int64_t left = targets.n - begin;
+    const int n = left < kDescents ? int(left) : kDescents;
+    read_targets(targets, begin, n, x);
+    const int n_padded = (n + kDoubles - 1) / kDoubles * kDoubles;
+    for (int i = n; i < n_padded; ++i) x[i] = x[n - 1];
+    for (int i = 0; i < n_padded; ++i) nodes[i] = 0;
+    for (int level = 1; level < last; ++level)
+      descend_level<fanout>(tree.guides[level],
+                            level + 1 < last ? tree.guides[level + 1] : tree.sums[last], nodes, x,
+                            n_padded);
+    for (int i = 0; i < n_padded; i += kDoubles)
+      choose_rows<fanout>(tree.sums[last], nodes + i, x + i, found + i);
+    for (int i = 0; i < n; ++i) rows[begin + i] = nodes[i];
+    for (int i = 0; i < n; ++i) priorities[begin + i] = found[i];
+  }
+}
+
+// Sum the children of `node` of `level - 1`, and write their guides.
+template <int fanout>
+ACCEL_INLINE void refresh_node(const TreeView& tree, int level, int64_t node) {
+  const double* children = tree.sums[level] + node * fanout;
+  double sum = 0.0;
+  if (level == tree.n_levels) {
+#pragma GCC unroll 8
+    for (int j = 0; j < fanout; ++j) sum += children[j];
+  } else {
+    double* guides = tree.guides[level] + node * fanout;
+#pragma GCC unroll 8
+    for (int j = 0; j < fanout; ++j) {
+      guides[j] = children[j] > 0.0 ? sum : __builtin_inf();
+      sum += children[j];
+    }
+  }
+  tree.sums[level - 1][node] = sum;
+}
+
+// Keep the parents of nodes, each once where they are so few that they repeat.
+ACCEL_INLINE int64_t keep_parents(int64_t* nodes, int64_t n, int shift, int64_t n_parents,
+                                  unsigned char* marks) {
+  int64_t n_kept = 0, before = -1;
+  const bool mark = n_parents <= kMarksPerNode * n;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t parent = nodes[i] >> shift;
+    const bool known = mark ? marks[parent] != 0 : parent == before;
+    nodes[n_kept] = parent;
+    n_kept += !known;
+    if (mark) marks[parent] = 1;
+    before = parent;
+  }
+  if (mark)
+    for (int64_t i = 0; i < n_kept; ++i) marks[nodes[i]] = 0;
+  return n_kept;
+}
+
+template <int fanout>
+void refresh(const TreeView& tree, int64_t* nodes, int64_t n, unsigned char* marks) {
+  // Repeated indices of rows: their nodes are few, or near each other, or do no harm.
+  n = keep_parents(nodes, n, 0, tree.n_nodes[tree.n_levels - 1], marks);
+  for (int level = tree.n_levels; level > 0; --level) {
+    for (int64_t i = 0; i < n; ++i) {
+      if (level > 1 && i + kAhead < n)
+        prefetch_siblings<fanout>(tree.sums[level] + nodes[i + kAhead] * fanout);
+      refresh_node<fanout>(tree, level, nodes[i]);
+    }
+    if (level > 1)
+      n = keep_parents(nodes, n, tree.log_fanout, tree.n_nodes[level - 2], marks);
+  }
+}
+
+template <int fanout>
+void refresh_range(const TreeView& tree, int64_t first, int64_t last) {
+  for (int level = tree.n_levels; level > 0; --level) {
+    first /= fanout;
+    last /= fanout;
+    for (int64_t node = first; node <= last; ++node) refresh_node<fanout>(tree, level, node);
+  }
+}
+
+static void weigh(const double* priorities, int64_t n, double least, double beta, float* weights) {
+  const DoubleVec lowest = log2(splat(least));
+  for (int64_t i = 0; i < n; i += kDoubles) {
+    double lanes[kDoubles];
+    const int m = n - i < kDoubles ? int(n - i) : kDoubles;
+    for (int j = 0; j < kDoubles; ++j) lanes[j] = j < m ? priorities[i + j] : least;
+    store(lanes, exp2((lowest - log2(load(lanes))) * beta));
+    for (int j = 0; j < m; ++j) weights[i + j] = float(lanes[j]);
+  }
+}
+
+static void prioritise(const float* errors, int64_t n, double alpha, double epsilon,
+                       double* priorities) {
+  for (int64_t i = 0; i < n; i += kDoubles) {
+    double lanes[kDoubles] = {};
+    const int m = n - i < kDoubles ? int(n - i) : kDoubles;
+    for (int j = 0; j < m; ++j) lanes[j] = __builtin_fabs(double(errors[i + j])) + epsilon;
+    store(lanes, power(load(lanes), alpha));
+    for (int j = 0; j < m; ++j) priorities[i + j] = lanes[j];
+  }
+}
+
+template <int fanout>
+constexpr TreeKernels kTree = {descend<fanout>, refresh<fanout>, refresh_range<fanout>, weigh,
+                               prioritise};
+
+// By the logarithm of the fanout.
+extern const TreeKernels trees[];
+const TreeKernels trees[] = {{},        kTree<2>,  kTree<4>, kTree<8>,
+                             kTree<16>, kTree<32>, kTree<64>};
+
+}  // namespace ACCEL_VARIANT
+}  // namespace accel

@@ -1,0 +1,52 @@
+// What one CPU variant offers the sum tree: plain functions on plain data, see kernels.hpp.
+#pragma once
+
+#include <stdint.h>
+
+namespace accel {
+
+constexpr int kMaxTreeLevels = 41;  // 2^40 rows at fanout 2
+
+// Level 0 is the root, level n_levels the rows' priorities. The children of node i of a level are the
+// nodes i K to i K + K - 1 of the next one, side by side on cache lines; those beyond a level are zero.
+// A guide stands beside each inner node but the root: the sum of its elder siblings, infinity where
+// the node itself is zero. So a descent need only compare.
+struct TreeView {
+  int log_fanout;
+  int n_levels;                        // below the root, at least 1
+  int64_t n_nodes[kMaxTreeLevels + 1];
+  double* sums[kMaxTreeLevels + 1];
+  double* guides[kMaxTreeLevels + 1];  // of levels 1 to n_levels - 1
+};
+
+// Target i: values[i], or (first + i + 1 - values[i]) step for a stratified draw.
+struct TreeTargets {
+  const double* values;
+  int64_t n;
+  bool stratified;
+  int64_t first;
+  double step;
+};
+
+struct TreeKernels {
+  // Find each target's row; the total must be positive.
+  void (*descend)(const TreeView&, const TreeTargets&, int64_t* rows, double* priorities);
+  // Compute the ancestors of n nodes of the lowest inner level, which are overwritten. `marks` holds
+  // zeros, kMarksPerNode n or as many as that level has nodes; it does so again afterwards.
+  void (*refresh)(const TreeView&, int64_t* nodes, int64_t n, unsigned char* marks);
+  // Compute the ancestors of the rows first to last.
+  void (*refresh_range)(const TreeView&, int64_t first, int64_t last);
+  // weights = (priorities / least)^-beta
+  void (*weigh)(const double* priorities, int64_t n, double least, double beta, float* weights);
+  // priorities = (|errors| + epsilon)^alpha
+  void (*prioritise)(const float* errors, int64_t n, double alpha, double epsilon,
+                     double* priorities);
+};
+constexpr int64_t kMarksPerNode = 8;
+
+struct Kernels;
+
+// Those of the same variant, for a fanout of 2^log_fanout (1 to 6).
+const TreeKernels& tree_kernels(const Kernels& kernels, int log_fanout);
+
+}  // namespace accel
