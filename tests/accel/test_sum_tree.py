@@ -51,6 +51,10 @@ def makers() -> list[Any]:
         options = [{"device": device} for device in devices]
         if name == "cpu":
             options = [{"variant": v} for v in accel.variants()] + [{"n_threads": 3}]  # type: ignore[dict-item]
+        if name == "portable":  # both types, and threads and lanes in other orders
+            options = [
+                {"dtype": d, "seed": s} for d, s in (("float32", 0), ("float64", 1), ("float32", 7))
+            ]  # type: ignore[dict-item]
         for kept in options:
             maker = Maker(partial(backend.SumTree, **kept), N_UPDATES.get(name, 10**6))
             listed.append(pytest.param(maker, id="-".join([name, *map(str, kept.values())])))
