@@ -19,10 +19,12 @@ from flowrl.quantities import (
     FORMAT_VERSION,
     POLICY,
     SLOT_NOTE,
-    TABLES,
+    TABLE_NAMES,
     Columns,
     Quantity,
+    Tables,
     known_quantity,
+    tables_of,
 )
 
 ROWS_PER_CHUNK = {"iterations": 512, "seconds": 512, "episodes": 2048}
@@ -45,7 +47,8 @@ def lay_out(file: Any, header: Mapping[str, Any], policy: PolicyEntries) -> None
     }
     for name, value in attributes.items():
         file.attrs[name] = value
-    tables = [_lay_out_table(file.create_group(name), name) for name in TABLES]
+    quantities = tables_of(header["algo"])
+    tables = [_lay_out_table(file.create_group(name), name, quantities) for name in TABLE_NAMES]
     file.flush()
     # Behind the tables' chunks, so that the space they give back next stays inside the file.
     _lay_out_policy(file.create_group("policy"), policy)
@@ -76,10 +79,10 @@ def _plain_item(value: object) -> object:
     return value if isinstance(value, (bool, int, float, str)) or value is None else str(value)
 
 
-def _lay_out_table(group: Any, table: str) -> list[Any]:
+def _lay_out_table(group: Any, table: str, tables: Tables) -> list[Any]:
     n_rows = ROWS_PER_CHUNK[table]
     datasets = []
-    for quantity in TABLES[table]:
+    for quantity in tables[table]:
         empty = np.zeros(n_rows, quantity.dtype)
         dataset = group.create_dataset(
             quantity.name, data=empty, maxshape=(None,), chunks=(n_rows,)

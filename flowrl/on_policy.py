@@ -25,16 +25,16 @@ from flowrl.envs.moments import RunningMoments, env_moments
 from flowrl.exploration import own_noise
 from flowrl.learners import Learner, Step, StepReport
 from flowrl.minibatches import CHUNK_ROWS, MOST_CHUNKS, Minibatch, Shuffler
-from flowrl.quantities import SHARES
+from flowrl.networks import Weights
+from flowrl.plan import PlanRows, plan_rows
+from flowrl.policies import PolicyArrays
+from flowrl.quantities import ON_POLICY_SHARES as SHARES
 from flowrl.registry import LEARNERS, EnvironmentSource, load
 from flowrl.schedule import Collection, Schedule, share
 from flowrl.seeding import Stream, integer_seed
 from flowrl.stopwatch import Stopwatch
+from flowrl.trainer import TrainingError, mean
 from flowrl.trajectory import Float64Array, IntArray, Trajectory
-
-
-class TrainingError(RuntimeError):
-    """Training cannot go on, and why."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,30 @@ class UpdateReport:
     skipped: int  # gradient steps skipped since the start of the run
     blow_ups: int  # since the start of the run
     episodes: Float64Array  # (n_episodes, 4) the episodes that ended, by EPISODE_COLUMNS
-    seconds: Float64Array  # (n_ranks, 3) by SHARES [s]
+    rank_seconds: Float64Array  # (n_ranks, 3) by SHARES [s]
+
+    def iteration(self) -> dict[str, float]:
+        """Return the row of the iterations table, but for the score."""
+        applied = [step for step in self.steps if step.step is Step.APPLIED]
+        names = ("policy_loss", "value_loss", "entropy", "clip_fraction")
+        norms = ("actor_gradient_norm", "critic_gradient_norm")
+        divergences = [step.approximate_kl for step in self.steps] or [float("nan")]
+        return {
+            **{name: mean([getattr(step, name) for step in applied]) for name in (*names, *norms)},
+            "transitions": self.transitions,
+            "updates": self.update,
+            "approximate_kl": divergences[-1],
+            "first_approximate_kl": divergences[0],
+            "explained_variance": self.moments.explained_variance,
+            "value_mean": self.moments.value_mean,
+            "skipped_gradients": self.skipped,
+            "blow_ups": self.blow_ups,
+        }
+
+    def seconds(self) -> dict[str, float]:
+        """Return the row of the seconds table, but for the whole."""
+        root = dict(zip(SHARES, map(float, self.rank_seconds[0]), strict=True))
+        return {**root, "slowest_collect": float(self.rank_seconds[:, 0].max())}
 
 
 class OnPolicyTrainer:
@@ -97,6 +120,28 @@ class OnPolicyTrainer:
         environments = source.make(seeds, self.interface)
         noise = own_noise(self.agent.kind)
         return Collector(environments, make_policy(self.agent), noise, seed, self._first)
+
+    @property
+    def policy(self) -> PolicyArrays:
+        """Return the policy that this rank acts with."""
+        return self.collector.policy
+
+    @property
+    def environment_parameters(self) -> dict[str, object]:
+        """Return the numbers that the environments say they are made with."""
+        return self.collector.env_parameters
+
+    def parameters(self) -> Weights:
+        """Return the actor's weights, then the critic's."""
+        return self.learner.parameters()
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.collector.close()
+
+    def plan(self) -> PlanRows:
+        """Say how the work is spread over updates and ranks."""
+        return plan_rows(self.schedule, self.shares, self._config.n_transitions)
 
     def warm_up(self) -> None:
         """Compile all that the loop calls, or load it from numba's cache, without a side effect."""

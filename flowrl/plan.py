@@ -14,14 +14,13 @@ from flowrl.envs.interface import Interface
 from flowrl.schedule import Schedule
 from flowrl.trajectory import IntArray
 
+PlanRows = list[tuple[str, str]]  # what, how much
 
-def print_plan(
-    config: RunConfig, interface: Interface, schedule: Schedule, shares: IntArray
-) -> None:
+
+def print_plan(config: RunConfig, interface: Interface, rows: PlanRows) -> None:
     """Print the resolved configuration, usable as a file for --config, and how work is spread."""
     console = Console(highlight=False)
     console.print(to_toml(replace(config, dry_run=False)).rstrip(), markup=False)
-    first, last, n_updates = schedule.outline()
     table = Table(title="Plan", title_justify="left", show_header=False)
     table.add_column("quantity")
     table.add_column("value")
@@ -29,18 +28,26 @@ def print_plan(
     table.add_row("observation of an environment", f"{interface.n_observations} numbers")
     table.add_row("actions of an environment", _actions(interface))
     table.add_row("time limit of an episode", f"{interface.episode_steps or 'no'} steps")
-    table.add_row("ranks", str(len(shares)))
-    table.add_row("environments per rank", _spread(shares))
-    table.add_row("steps per environment between two collections", _spread(first.lengths))
-    table.add_row(
-        "steps per rank between two collections", _spread(_per_rank(first.lengths, shares))
-    )
-    table.add_row("transitions per update", str(first.n_transitions // len(first.updates)))
-    table.add_row("updates", f"{n_updates:,}")
-    table.add_row("transitions", f"{config.n_transitions:,}")
-    if last.n_transitions != first.n_transitions:
-        table.add_row("transitions of the last collection", str(last.n_transitions))
+    for name, value in rows:
+        table.add_row(name, value)
     console.print(table)
+
+
+def plan_rows(schedule: Schedule, shares: IntArray, n_transitions: int) -> PlanRows:
+    """Say how an on-policy run is spread over updates and ranks."""
+    first, last, n_updates = schedule.outline()
+    rows = [
+        ("ranks", str(len(shares))),
+        ("environments per rank", _spread(shares)),
+        ("steps per environment between two collections", _spread(first.lengths)),
+        ("steps per rank between two collections", _spread(_per_rank(first.lengths, shares))),
+        ("transitions per update", str(first.n_transitions // len(first.updates))),
+        ("updates", f"{n_updates:,}"),
+        ("transitions", f"{n_transitions:,}"),
+    ]
+    if last.n_transitions != first.n_transitions:
+        rows.append(("transitions of the last collection", str(last.n_transitions)))
+    return rows
 
 
 def _actions(interface: Interface) -> str:

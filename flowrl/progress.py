@@ -29,7 +29,11 @@ _SHOWN = (
     ("n_episodes", "episodes", "{:.0f}"),
     ("approximate_kl", "KL [nat]", "{:.2e}"),
     ("clip_fraction", "clip fraction", "{:.3f}"),
+    ("critic_loss", "critic loss", "{:.3g}"),
+    ("mean_value", "value", "{:.3g}"),
     ("entropy", "entropy [nat]", "{:.3f}"),
+    ("exploration", "exploration", "{:.3f}"),
+    ("update_ratio", "updates/transition", "{:.3f}"),
     ("blow_ups", "blow-ups", "{:.0f}"),
 )
 
@@ -126,9 +130,9 @@ class PlainProgress:
         pace = record["transitions"] / max(now - self._start, 1e-9)
         numbers = " ".join(
             f"{label.split(' [')[0].replace(' ', '_')}={_shown(form, record[name])}"
-            for name, label, form in _SHOWN
+            for name, label, form in _known(record)
         )
-        shares = " ".join(f"{name}={record[name]:.3f}s" for name in SHARES)
+        shares = " ".join(f"{name}={record[name]:.3f}s" for name in SHARES if name in record)
         count = f"{record['transitions']:.0f}/{self._total}"
         self._print(f"transitions={count} {numbers} transitions/s={pace:.0f} {shares}")
 
@@ -174,14 +178,15 @@ class RichProgress:
         if record is None:
             return Group(self._bar)
         table = Table(box=None, pad_edge=False)
-        for _, label, _ in _SHOWN:
+        shares = [name for name in SHARES if name in record]
+        for _, label, _ in _known(record):
             table.add_column(label.replace("[", "\\["), justify="right")
         table.add_column("transitions/s", justify="right")
-        for share in SHARES:
+        for share in shares:
             table.add_column(f"{share} \\[s]", justify="right")
         pace = record["transitions"] / max(time.monotonic() - self._start, 1e-9)
-        numbers = [_shown(form, record[name]) for name, _, form in _SHOWN]
-        table.add_row(*numbers, f"{pace:,.0f}", *(f"{record[name]:.3f}" for name in SHARES))
+        numbers = [_shown(form, record[name]) for name, _, form in _known(record)]
+        table.add_row(*numbers, f"{pace:,.0f}", *(f"{record[name]:.3f}" for name in shares))
         return Group(self._bar, table)
 
     def show_evaluation(self, returns: Returns, gain: float | None) -> None:
@@ -192,6 +197,11 @@ class RichProgress:
         table.add_column("gain", justify="right")
         table.add_row(*(f"{r.mean():.4g}" for r in returns.values()), _percent(gain))
         self._console.print(table)
+
+
+def _known(record: Record) -> list[tuple[str, str, str]]:
+    """Return what there is to show of a record: algorithms measure different things."""
+    return [entry for entry in _SHOWN if entry[0] in record]
 
 
 def _shown(form: str, value: float) -> str:

@@ -38,12 +38,17 @@ def _count(name: str, unit: str, description: str) -> Quantity:
     return Quantity(name, unit, description, "int64")
 
 
-ITERATIONS = (
-    _count("transitions", TRANSITIONS, "transitions made up to and including this update"),
-    _count("updates", "updates", "updates made up to and including this one"),
-    _count("n_episodes", "episodes", "episodes that ended while collecting for this update"),
+_PROGRESS = (
+    _count("transitions", TRANSITIONS, "transitions made up to and including this row"),
+    _count("updates", "updates", "updates made up to and including this row"),
+    _count("n_episodes", "episodes", "episodes that ended while collecting for this row"),
     Quantity("score_mean", "return", "mean return of the latest episodes, undiscounted"),
     Quantity("score_std", "return", "standard deviation of the return of the latest episodes"),
+)
+_BLOW_UPS = _count("blow_ups", "episodes", "episodes ended by a solver that blew up")
+
+ON_POLICY_ITERATIONS = (
+    *_PROGRESS,
     Quantity("policy_loss", RATIO, "clipped surrogate loss, mean over all gradient steps"),
     Quantity("value_loss", "return^2", "half the squared error of the value, mean over all steps"),
     Quantity("entropy", "nat", "entropy of the policy, mean over all gradient steps"),
@@ -60,18 +65,51 @@ ITERATIONS = (
     Quantity("explained_variance", RATIO, "1 - var(target - value) / var(target); 1 is perfect"),
     Quantity("value_mean", "return", "mean value of the collected observations"),
     _count("skipped_gradients", "steps", "gradient steps skipped because not finite"),
-    _count("blow_ups", "episodes", "episodes ended by a solver that blew up"),
+    _BLOW_UPS,
 )
 
-SECONDS = (
+OFF_POLICY_ITERATIONS = (
+    *_PROGRESS,
+    Quantity("critic_loss", "return^2", "loss of the critics, mean over the updates of this row"),
+    Quantity("actor_loss", "return", "loss of the actor, mean over its updates of this row"),
+    Quantity("mean_value", "return", "value of the learnt actions, mean over the updates"),
+    Quantity("td_error", "return", "magnitude of the temporal differences, mean over the updates"),
+    Quantity("entropy", "nat", "entropy of the policy, mean over the updates (SAC)"),
+    Quantity("temperature", "return/nat", "weight of the entropy at the last update (SAC)"),
+    Quantity("actor_gradient_norm", RATIO, "norm of the actor's gradient before clipping, mean"),
+    Quantity("critic_gradient_norm", RATIO, "norm of the critics' gradient before clipping, mean"),
+    Quantity("exploration", RATIO, "epsilon (DQN) or standard deviation of the noise added"),
+    Quantity("weight_exponent", RATIO, "exponent of the importance weights; 0: uniform replay"),
+    Quantity("update_ratio", RATIO, "updates for each transition after the first random ones"),
+    _count("replay_size", "rows", "rows in the replay buffer"),
+    _count("dropped_priorities", "rows", "priorities that came after their row was overwritten"),
+    _count("skipped_gradients", "steps", "updates skipped because not finite"),
+    _BLOW_UPS,
+)
+
+_RECORD = Quantity("record", "s", "writing this file after the previous row")
+_TOTAL = Quantity("total", "s", "wall time from the end of the previous row to the end of this one")
+ON_POLICY_SECONDS = (
     Quantity("collect", "s", "acting and stepping the environments, root rank"),
     Quantity("slowest_collect", "s", "acting and stepping the environments, slowest rank"),
     Quantity("reduce", "s", "all-reduces and waiting for other ranks"),
     Quantity("learn", "s", "gradients and optimiser steps"),
-    Quantity("record", "s", "writing this file after the previous update"),
-    Quantity("total", "s", "wall time from the end of the previous update to the end of this one"),
+    _RECORD,
+    _TOTAL,
 )
-SHARES = ("collect", "reduce", "learn")  # of the seconds, what every rank reports of itself
+OFF_POLICY_SECONDS = (
+    Quantity("collect", "s", "acting and stepping the environments, or waiting for those who do"),
+    Quantity("insert", "s", "storing transitions and their first priorities"),
+    Quantity("sample", "s", "drawing the rows of batches"),
+    Quantity("learn", "s", "gradients, optimiser steps and targets"),
+    Quantity("update", "s", "changing the priorities of learnt rows"),
+    _RECORD,
+    _TOTAL,
+)
+# Of the seconds, what every rank reports of itself, and those of all algorithms together.
+ON_POLICY_SHARES = ("collect", "reduce", "learn")
+OFF_POLICY_SHARES = ("collect", "insert", "sample", "learn", "update")
+SHARES = ("collect", "reduce", "insert", "sample", "learn", "update")
 
 EPISODES = (
     Quantity("return", "return", "undiscounted sum of the rewards of the episode"),
@@ -115,12 +153,28 @@ STATUSES = ("running", "finished", "failed", "interrupted")
 FORMAT = "flowrl-run"
 FORMAT_VERSION = 1
 
-TABLES = {"iterations": ITERATIONS, "seconds": SECONDS, "episodes": EPISODES}
+Tables = Mapping[str, tuple[Quantity, ...]]
+ON_POLICY: Tables = {
+    "iterations": ON_POLICY_ITERATIONS,
+    "seconds": ON_POLICY_SECONDS,
+    "episodes": EPISODES,
+}
+OFF_POLICY: Tables = {
+    "iterations": OFF_POLICY_ITERATIONS,
+    "seconds": OFF_POLICY_SECONDS,
+    "episodes": EPISODES,
+}
+TABLE_NAMES = tuple(ON_POLICY)
 
 
-def row(table: str, values: Row) -> Columns:
+def tables_of(algo: str) -> Tables:
+    """Return the tables of an algorithm's runs."""
+    return ON_POLICY if algo == "ppo" else OFF_POLICY
+
+
+def row(tables: Tables, table: str, values: Row) -> Columns:
     """Return one row of a table as columns of length one; what is missing becomes NaN."""
-    known = {quantity.name: quantity for quantity in TABLES[table]}
+    known = {quantity.name: quantity for quantity in tables[table]}
     for name in values:
         known_quantity(table, name, known)
     filled: dict[str, NDArray[Any]] = {}
@@ -131,9 +185,9 @@ def row(table: str, values: Row) -> Columns:
     return filled
 
 
-def columns(table: str, values: Columns) -> Columns:
+def columns(tables: Tables, table: str, values: Columns) -> Columns:
     """Return the columns of a table in its types, all present and all of one length."""
-    known = {quantity.name: quantity for quantity in TABLES[table]}
+    known = {quantity.name: quantity for quantity in tables[table]}
     for name in values:
         known_quantity(table, name, known)
     missing = [name for name in known if name not in values]

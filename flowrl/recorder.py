@@ -33,7 +33,17 @@ from flowrl.layout import (
     mark_end,
     write_evaluation,
 )
-from flowrl.quantities import FORMAT, STATUSES, TABLES, Columns, Row, columns, row
+from flowrl.quantities import (
+    FORMAT,
+    STATUSES,
+    TABLE_NAMES,
+    Columns,
+    Row,
+    Tables,
+    columns,
+    row,
+    tables_of,
+)
 from flowrl.versions import git_commit, versions
 
 _ROOM = 2**19  # bytes, more than a new chunk for every dataset takes
@@ -62,19 +72,19 @@ class RunHeader:
 class Recorder:
     """One results file, open for writing from the start of a run to its end."""
 
-    def __init__(self, path: Path, file: Any) -> None:
+    def __init__(self, path: Path, file: Any, tables: Tables) -> None:
         """Take over an HDF5 file laid out by `create`."""
         self.path = path
-        self._file = file
+        self._file, self._tables = file, tables
         self._inode = _inode(path)
         # Looking a dataset up by name costs more than writing to it.
         self._datasets = {
             table: {quantity.name: file[table][quantity.name] for quantity in quantities}
-            for table, quantities in TABLES.items()
+            for table, quantities in tables.items()
         }
         self._policy_datasets = changing_datasets(file["policy"])
-        self._n_written = dict.fromkeys(TABLES, 0)
-        self._pending: dict[str, list[Columns]] = {name: [] for name in TABLES}
+        self._n_written = dict.fromkeys(TABLE_NAMES, 0)
+        self._pending: dict[str, list[Columns]] = {name: [] for name in TABLE_NAMES}
         self._policy = {name: dataset[0] for name, dataset in self._policy_datasets.items()}
         self._policy_is_due = False
         self._slot = 0
@@ -109,7 +119,7 @@ class Recorder:
                     raise
             finally:
                 temporary.unlink(missing_ok=True)
-            return cls(path, file)
+            return cls(path, file, tables_of(header.algo))
 
     def append(
         self,
@@ -126,8 +136,11 @@ class Recorder:
         """
         start = time.perf_counter()
         timed = {"record": self._record_seconds, **seconds}
-        rows = {"iterations": row("iterations", iteration), "seconds": row("seconds", timed)}
-        ended = columns("episodes", episodes) if episodes else {}
+        rows = {
+            "iterations": row(self._tables, "iterations", iteration),
+            "seconds": row(self._tables, "seconds", timed),
+        }
+        ended = columns(self._tables, "episodes", episodes) if episodes else {}
         self._check_policy(policy or {})
         self._pending["iterations"].append(rows["iterations"])
         self._pending["seconds"].append(rows["seconds"])
@@ -203,7 +216,7 @@ class Recorder:
             rows.clear()
 
     def _require_room(self) -> None:
-        n_chunks = sum(map(self._new_chunks, TABLES))
+        n_chunks = sum(map(self._new_chunks, TABLE_NAMES))
         if n_chunks:
             _require_room(self._file, n_chunks * _ROOM)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from flowrl.config import ConfigError, RunConfig, from_toml
 from flowrl.config.names import shown
-from flowrl.quantities import CONTROLS, FORMAT, FORMAT_VERSION, POLICY, TABLES
+from flowrl.quantities import CONTROLS, FORMAT, FORMAT_VERSION, POLICY, TABLE_NAMES
 
 Array = NDArray[Any]
 FloatArray = NDArray[np.float64]
@@ -158,7 +158,7 @@ class Run:
     def _read(cls, path: Path) -> Self:
         with _opened(path) as file:
             attributes = RunAttributes._of(file)
-            tables = {name: _table(file, name) for name in TABLES}
+            tables = {name: _table(file, name) for name in TABLE_NAMES}
             n_updates = _common_length(tables["iterations"], tables["seconds"])
             policy = file["policy"]
             controls, notes = _evaluation(file)

@@ -16,11 +16,9 @@ from flowrl.collector import EPISODE_COLUMNS
 from flowrl.comm import Communicator
 from flowrl.config import ConfigError, RunConfig, to_toml
 from flowrl.evaluation import Evaluator
-from flowrl.learners import Step
-from flowrl.on_policy import OnPolicyTrainer, UpdateReport
 from flowrl.progress import Progress, make_progress
-from flowrl.quantities import SHARES
 from flowrl.recorder import Recorder, RecorderError, RunHeader
+from flowrl.trainer import Report, Trainer, mean
 
 # Episodes over which the score of the moment is taken, where fewer environments run.
 _LEAST_LATEST = 8
@@ -30,7 +28,7 @@ class Session:
     """Writes each update to the results file and shows it."""
 
     def __init__(
-        self, config: RunConfig, trainer: OnPolicyTrainer, recorder: Recorder, progress: Progress
+        self, config: RunConfig, trainer: Trainer, recorder: Recorder, progress: Progress
     ) -> None:
         self._config, self._trainer = config, trainer
         self._recorder, self._progress = recorder, progress
@@ -58,7 +56,7 @@ class Session:
         finally:
             self._recorder.__exit__(kind, error, trace)
 
-    def add(self, report: UpdateReport) -> None:
+    def add(self, report: Report) -> None:
         """Write and show one update; a file that cannot be written does not end the training."""
         self._latest.extend(report.episodes[:, EPISODE_COLUMNS.index("return")])
         iteration = _iteration(report, self._latest)
@@ -72,11 +70,10 @@ class Session:
             self._complain(error)
         self._progress.update({**iteration, **seconds})
 
-    def _seconds(self, report: UpdateReport) -> dict[str, float]:
+    def _seconds(self, report: Report) -> dict[str, float]:
         now = time.perf_counter()
-        root = dict(zip(SHARES, map(float, report.seconds[0]), strict=True))
         total, self._last = now - self._last, now
-        return {**root, "slowest_collect": float(report.seconds[:, 0].max()), "total": total}
+        return {**report.seconds(), "total": total}
 
     def _complain(self, error: RecorderError) -> None:
         if not self._complained:
@@ -87,7 +84,7 @@ class Session:
         """Score the final policy on held-out starts and write the scores down."""
         evaluator = Evaluator(self._config, self._config.evaluation.n_episodes)
         self._trainer.publish_policy()
-        evaluation = evaluator.evaluate(self._trainer.collector.policy)
+        evaluation = evaluator.evaluate(self._trainer.policy)
         try:
             self._recorder.record_evaluation(
                 evaluation.returns, evaluation.gain, {"constant_action": evaluation.constant}
@@ -98,7 +95,7 @@ class Session:
 
 
 def open_session(
-    config: RunConfig, trainer: OnPolicyTrainer, comm: Communicator, arguments: Sequence[str]
+    config: RunConfig, trainer: Trainer, comm: Communicator, arguments: Sequence[str]
 ) -> Session | None:
     """Create the results file and the display on root, None on the other ranks.
 
@@ -113,7 +110,7 @@ def open_session(
         env=config.env,
         seed=config.seed,
         n_ranks=comm.size,
-        parameters=trainer.collector.env_parameters,
+        parameters=trainer.environment_parameters,
     )
     policy = policy_columns(trainer) | policy_structure(trainer)
     try:
@@ -124,9 +121,9 @@ def open_session(
     return Session(config, trainer, recorder, progress)
 
 
-def policy_structure(trainer: OnPolicyTrainer) -> dict[str, Any]:
+def policy_structure(trainer: Trainer) -> dict[str, Any]:
     """Return what of a policy does not change while it is trained."""
-    interface = trainer.interface
+    interface = trainer.agent.interface
     return {
         "kind": str(trainer.agent.kind),
         "actor_layers": trainer.agent.actor,
@@ -136,44 +133,28 @@ def policy_structure(trainer: OnPolicyTrainer) -> dict[str, Any]:
     }
 
 
-def policy_columns(trainer: OnPolicyTrainer) -> dict[str, Any]:
+def policy_columns(trainer: Trainer) -> dict[str, Any]:
     """Return the policy as it is now."""
     mean, std = trainer.normalisation()
     return {
-        "weights": trainer.learner.parameters(),
+        "weights": trainer.parameters(),
         "observation_mean": mean,
         "observation_std": std,
     }
 
 
-def _iteration(report: UpdateReport, latest: deque[float]) -> dict[str, float]:
+def _iteration(report: Report, latest: deque[float]) -> dict[str, float]:
     """Return one row of the iterations table."""
-    steps = [step for step in report.steps if step.step is Step.APPLIED]
-    names = ("policy_loss", "value_loss", "entropy", "clip_fraction")
-    norms = ("actor_gradient_norm", "critic_gradient_norm")
-    means = {n: _mean([getattr(step, n) for step in steps]) for n in (*names, *norms)}
     return {
-        **means,
-        "transitions": report.transitions,
-        "updates": report.update,
+        **report.iteration(),
         "n_episodes": len(report.episodes),
-        "score_mean": _mean(latest),
+        "score_mean": mean(latest),
         "score_std": float(np.std(latest)) if latest else float("nan"),
-        "approximate_kl": report.steps[-1].approximate_kl if report.steps else float("nan"),
-        "first_approximate_kl": report.steps[0].approximate_kl if report.steps else float("nan"),
-        "explained_variance": report.moments.explained_variance,
-        "value_mean": report.moments.value_mean,
-        "skipped_gradients": report.skipped,
-        "blow_ups": report.blow_ups,
     }
 
 
-def _episodes(report: UpdateReport) -> Mapping[str, Any]:
+def _episodes(report: Report) -> Mapping[str, Any]:
     columns = dict(zip(EPISODE_COLUMNS, report.episodes.T, strict=True))
     n = len(report.episodes)
     ends = {"transitions": np.full(n, report.transitions), "update": np.full(n, report.update)}
     return {**columns, **ends}
-
-
-def _mean(values: Sequence[float] | deque[float]) -> float:
-    return float(np.mean(values)) if len(values) else float("nan")

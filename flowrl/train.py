@@ -13,12 +13,12 @@ import numpy as np
 
 from flowrl.comm import Communicator, abort_on_error, connect
 from flowrl.config import ConfigError, RunConfig, error_line, from_toml, parse, to_toml
-from flowrl.on_policy import OnPolicyTrainer, TrainingError
 from flowrl.plan import print_plan
 from flowrl.recorder import RecorderError
 from flowrl.registry import ALGORITHMS, load
 from flowrl.session import open_session
 from flowrl.startup import has_compiled_code
+from flowrl.trainer import Trainer, TrainingError
 
 PROGRAM = "flowrl.train"
 _USAGE = 2
@@ -60,7 +60,7 @@ def _run(arguments: Sequence[str], comm: Communicator) -> int:
         trainer = _root_first(comm, lambda: _make_trainer(config, comm))
         if config.dry_run:
             if comm.rank == 0:
-                print_plan(config, trainer.interface, trainer.schedule, trainer.shares)
+                print_plan(config, trainer.agent.interface, trainer.plan())
             return 0
         session = _root_first(comm, lambda: open_session(config, trainer, comm, arguments))
         _root_first(comm, lambda: _warm_up(config, trainer, comm))
@@ -77,16 +77,16 @@ def _run(arguments: Sequence[str], comm: Communicator) -> int:
             _complain(error)
         return 1
     finally:
-        trainer.collector.close()
+        trainer.close()
     return 0
 
 
-def _make_trainer(config: RunConfig, comm: Communicator) -> OnPolicyTrainer:
-    trainer: OnPolicyTrainer = load(ALGORITHMS[config.algo])(config, comm)
+def _make_trainer(config: RunConfig, comm: Communicator) -> Trainer:
+    trainer: Trainer = load(ALGORITHMS[config.algo])(config, comm)
     return trainer
 
 
-def _warm_up(config: RunConfig, trainer: OnPolicyTrainer, comm: Communicator) -> None:
+def _warm_up(config: RunConfig, trainer: Trainer, comm: Communicator) -> None:
     if comm.rank == 0 and config.progress.display != "none" and not has_compiled_code():
         with contextlib.suppress(OSError, AttributeError):
             sys.stdout.write("compiling, once: about 20 s; later runs load the result\n")

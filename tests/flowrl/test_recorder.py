@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 
-from flowrl.quantities import EPISODES, ITERATIONS, SECONDS
+from flowrl.quantities import EPISODES, ON_POLICY_ITERATIONS, ON_POLICY_SECONDS
 from flowrl.recorder import Recorder, RecorderError, record_evaluation
 from flowrl.results import Run
 from tests.flowrl.recording import append, config, create, header, n_episodes, policy
@@ -66,7 +66,7 @@ def test_every_dataset_says_what_it_is(tmp_path):
         for item in datasets.values():
             assert item.attrs["unit"]
             assert item.attrs["description"]
-    for table, quantities in (("iterations", ITERATIONS), ("seconds", SECONDS),
+    for table, quantities in (("iterations", ON_POLICY_ITERATIONS), ("seconds", ON_POLICY_SECONDS),
                               ("episodes", EPISODES)):  # fmt: skip
         assert {f"{table}/{quantity.name}" for quantity in quantities} <= set(datasets)
 
