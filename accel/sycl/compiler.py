@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,7 +21,8 @@ from pathlib import Path
 from accel.sycl import runtime
 
 _KERNELS = Path(__file__).parent / "kernels"
-_SHARED = Path(__file__).parent.parent / "include" / "accel" / "portable"
+_INCLUDE = Path(__file__).parent.parent / "include"
+_INCLUDED = re.compile(r'^#include "(accel/[^"]+)"$', re.MULTILINE)
 # Devices lack libraries of the standard's mathematics; SPIR-V that is loaded again must keep every
 # argument, because the record of those left out stays behind in the compiler.
 _OPTIONS = ("-fno-sycl-device-lib=all", "-fno-sycl-dead-args-optimization")
@@ -31,7 +33,7 @@ _MAGIC = b"accel SPIR-V 1\n"
 class Source:
     """Kernels to compile: files in the order of their inclusion, definitions, and code behind."""
 
-    files: tuple[str, ...]  # "name" in kernels, "portable/name" of the bodies shared by backends
+    files: tuple[str, ...]  # of the folder kernels
     definitions: tuple[tuple[str, int | str], ...]
     code: str  # what depends on sizes: one line a kernel
     kernel: str  # name of one of the kernels
@@ -39,7 +41,8 @@ class Source:
     def text(self) -> str:
         """Return the whole translation unit."""
         lines = [f"#define {name} {value}" for name, value in self.definitions]
-        return "\n".join([*lines, *map(_read, self.files), self.code, ""])
+        seen: set[str] = set()
+        return "\n".join([*lines, *(_read(_KERNELS / f, seen) for f in self.files), self.code, ""])
 
 
 def program(device_kind: str, source: Source) -> runtime.Program:
@@ -134,6 +137,17 @@ def _turn(path: Path) -> Iterator[None]:
         yield
 
 
-def _read(name: str) -> str:
-    folder, _, rest = name.rpartition("/")
-    return ((_SHARED if folder == "portable" else _KERNELS) / rest).read_text(encoding="utf-8")
+def _read(path: Path, seen: set[str]) -> str:
+    """Return a file with our headers in the place of their inclusion, each once.
+
+    So the text is all that the compiled code depends on, and no path gets into it.
+    """
+
+    def include(found: re.Match[str]) -> str:
+        if found[1] in seen:
+            return ""
+        seen.add(found[1])
+        return _read(_INCLUDE / found[1], seen)
+
+    text = path.read_text(encoding="utf-8").replace("#pragma once\n", "")
+    return _INCLUDED.sub(include, text)

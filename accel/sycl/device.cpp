@@ -1,5 +1,6 @@
 #include "device.hpp"
 
+#include <cstring>
 #include <stdexcept>
 
 namespace accel::sycl_backend {
@@ -54,15 +55,8 @@ std::vector<std::pair<std::string, std::string>> list_devices() {
   return found;
 }
 
-Device::Device(const std::string& kind) : device_(find_device(kind)), context_(device_) {}
-
-sycl::queue& Device::queue(std::size_t index) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  while (queues_.size() <= index)
-    queues_.push_back(std::make_unique<sycl::queue>(context_, device_,
-                                                    sycl::property::queue::in_order{}));
-  return *queues_[index];
-}
+Device::Device(const std::string& kind)
+    : kind_(kind), device_(find_device(kind)), context_(device_) {}
 
 std::string Device::compile(const std::string& source, const std::vector<std::string>& options,
                             const std::string& kernel) const {
@@ -86,6 +80,7 @@ Memory::Memory(std::shared_ptr<Device> device, std::size_t n_bytes)
   if (data_ == nullptr)
     throw std::runtime_error("allocating " + std::to_string(n_bytes) + " bytes on " +
                              device_->name() + " failed");
+  std::memset(data_, 0, n_bytes);
 }
 
 Memory::~Memory() { sycl::free(data_, device_->context()); }
@@ -130,48 +125,6 @@ sycl::kernel Program::kernel(const std::string& name) {
   auto kernel = sycl::make_kernel<sycl::backend::opencl>(native, device_->context());
   clReleaseKernel(native);  // make_kernel retained it
   return kernels_.emplace(name, std::move(kernel)).first->second;
-}
-
-namespace {
-
-void set_arguments(sycl::handler& handler, const std::vector<Argument>& arguments) {
-  int index = 0;
-  for (const Argument& argument : arguments) {
-    if (const auto* memory = std::get_if<std::shared_ptr<Memory>>(&argument))
-      handler.set_arg(index++, (*memory)->data());
-    else if (const auto* whole = std::get_if<int32_t>(&argument))
-      handler.set_arg(index++, *whole);
-    else
-      handler.set_arg(index++, std::get<float>(argument));
-  }
-}
-
-sycl::event submit(sycl::queue& queue, const sycl::kernel& kernel, const Launch& launch) {
-  return queue.submit([&](sycl::handler& handler) {
-    set_arguments(handler, launch.arguments);
-    if (launch.n_items == 0) {
-      handler.single_task(kernel);
-      return;
-    }
-    const auto n_items = static_cast<std::size_t>(launch.n_items);
-    const auto n_groups = static_cast<std::size_t>(launch.n_groups);
-    handler.parallel_for(sycl::nd_range<1>(n_groups * n_items, n_items), kernel);
-  });
-}
-
-}  // namespace
-
-Sequence::Sequence(std::shared_ptr<Program> program, std::vector<Launch> launches, bool concurrent)
-    : program_(std::move(program)), launches_(std::move(launches)), concurrent_(concurrent) {
-  for (const Launch& launch : launches_) kernels_.push_back(program_->kernel(launch.kernel));
-}
-
-void Sequence::run() {
-  Device& device = *program_->device();
-  std::vector<sycl::event> events;
-  for (std::size_t i = 0; i < launches_.size(); ++i)
-    events.push_back(submit(device.queue(concurrent_ ? i : 0), kernels_[i], launches_[i]));
-  sycl::event::wait_and_throw(events);
 }
 
 }  // namespace accel::sycl_backend

@@ -1,4 +1,4 @@
-// A SYCL device as this backend uses it: memory, programs made of SPIR-V, and runs of their kernels.
+// A SYCL device as this backend uses it: memory, and programs made of SPIR-V.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,6 @@
 #include <mutex>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #define SYCL_DISABLE_FSYCL_SYCLHPP_WARNING
@@ -29,21 +28,21 @@ class Device {
   const sycl::device& device() const { return device_; }
   const sycl::context& context() const { return context_; }
 
-  // In-order queues: kernels of different ones run at the same time.
-  sycl::queue& queue(std::size_t index);
+  const std::string& kind() const { return kind_; }
+  // Kernels of one queue run in order, those of different ones at the same time.
+  sycl::queue make_queue() const { return {context_, device_, sycl::property::queue::in_order{}}; }
 
   // Source text to SPIR-V by the compiler inside libsycl-jit; `kernel` is the name of any kernel.
   std::string compile(const std::string& source, const std::vector<std::string>& options,
                       const std::string& kernel) const;
 
  private:
+  std::string kind_;
   sycl::device device_;
   sycl::context context_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<sycl::queue>> queues_;
 };
 
-// Memory that host and device see at the same address.
+// Zeroed memory that host and device see at the same address.
 class Memory {
  public:
   Memory(std::shared_ptr<Device> device, std::size_t n_bytes);
@@ -77,29 +76,6 @@ class Program {
   cl_program program_ = nullptr;
   std::mutex mutex_;
   std::map<std::string, sycl::kernel> kernels_;
-};
-
-using Argument = std::variant<std::shared_ptr<Memory>, int32_t, float>;
-
-// One launch: n_groups of n_items work items each, or a single task where n_items is 0.
-struct Launch {
-  std::string kernel;
-  int64_t n_groups;
-  int64_t n_items;
-  std::vector<Argument> arguments;
-};
-
-// Launches to run again and again: one after the other, or all at the same time, joined by pipes.
-class Sequence {
- public:
-  Sequence(std::shared_ptr<Program> program, std::vector<Launch> launches, bool concurrent);
-  void run();
-
- private:
-  std::shared_ptr<Program> program_;
-  std::vector<Launch> launches_;
-  std::vector<sycl::kernel> kernels_;
-  bool concurrent_;
 };
 
 }  // namespace accel::sycl_backend
