@@ -225,19 +225,44 @@ def _check_targets(rate: float, interval: int) -> None:
     _require(interval >= 1, "target_interval", "at least 1", interval)
 
 
-@dataclass(frozen=True)
-class LearningStep:
+class LearningStep(Protocol):
     """What one learning step measured; NaN where it did not apply."""
 
-    td_errors: Float32Array  # (n,) mean over the critics of |Q_k - y|, for the priorities
-    critic_loss: float
-    mean_value: float  # of Q(s, a), the mean over rows and critics
-    critic_gradient_norm: float
-    actor_loss: float
-    actor_gradient_norm: float
-    entropy: float  # -mean log pi(a) (SAC)
-    temperature: float  # alpha at the beginning of the step (SAC)
-    applied: bool  # False: a loss or gradient was not finite, so nothing was changed
+    @property
+    def td_errors(self) -> Float32Array:
+        """Mean over the critics of |Q_k - y| (n,), for the priorities."""
+
+    @property
+    def critic_loss(self) -> float:
+        """Loss of the critics."""
+
+    @property
+    def mean_value(self) -> float:
+        """Mean of Q(s, a) over rows and critics."""
+
+    @property
+    def critic_gradient_norm(self) -> float:
+        """Norm of the critics' gradient before it was clipped."""
+
+    @property
+    def actor_loss(self) -> float:
+        """Loss of the actor."""
+
+    @property
+    def actor_gradient_norm(self) -> float:
+        """Norm of the actor's gradient before it was clipped."""
+
+    @property
+    def entropy(self) -> float:
+        """-mean log pi(a) (SAC)."""
+
+    @property
+    def temperature(self) -> float:
+        """alpha at the beginning of the step (SAC)."""
+
+    @property
+    def applied(self) -> bool:
+        """False: a loss or gradient was not finite, so nothing was changed."""
 
 
 class OffPolicyLearner(Protocol):
