@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from flowrl.config.names import suggestion
 from flowrl.quantities import (
+    COMMITTED,
     CONTROLS,
     EVALUATION,
     FORMAT,
@@ -50,6 +51,8 @@ def lay_out(file: Any, header: Mapping[str, Any], policy: PolicyEntries) -> None
     quantities = tables_of(header["algo"])
     tables = [_lay_out_table(file.create_group(name), name, quantities) for name in TABLE_NAMES]
     file.flush()
+    committed = file.create_dataset(COMMITTED.name, data=np.zeros(len(TABLE_NAMES), np.int64))
+    _describe(committed, COMMITTED)
     # Behind the tables' chunks, so that the space they give back next stays inside the file.
     _lay_out_policy(file.create_group("policy"), policy)
     file.flush()

@@ -141,6 +141,11 @@ POLICY = (
     Quantity("action_high", "action", "upper bound of the actions", "float32"),
     Quantity("updates", "updates", "updates before each slot was written", "int64", changes=True),
 )
+COMMITTED = _count(
+    "committed",
+    "rows",
+    "rows of iterations, seconds, episodes that are whole, also after a kill",
+)
 SLOT_NOTE = "; two slots, valid is the one with the larger policy/updates"
 
 EVALUATION = (

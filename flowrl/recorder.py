@@ -34,6 +34,7 @@ from flowrl.layout import (
     write_evaluation,
 )
 from flowrl.quantities import (
+    COMMITTED,
     FORMAT,
     STATUSES,
     TABLE_NAMES,
@@ -82,6 +83,7 @@ class Recorder:
             table: {quantity.name: file[table][quantity.name] for quantity in quantities}
             for table, quantities in tables.items()
         }
+        self._committed = file[COMMITTED.name]
         self._policy_datasets = changing_datasets(file["policy"])
         self._n_written = dict.fromkeys(TABLE_NAMES, 0)
         self._pending: dict[str, list[Columns]] = {name: [] for name in TABLE_NAMES}
@@ -207,10 +209,13 @@ class Recorder:
                     "what is written from now on is lost"
                 )
             self._require_room()
-            self._write_policy()
-            # Iterations last: a reader that finds an update finds its episodes too.
-            for table in ("episodes", "seconds", "iterations"):
+            slot = self._write_policy()
+            for table in TABLE_NAMES:
                 self._write_pending(table)
+            # A kill can cut one write in two, so what says that all is there must reach the file
+            # after all of it.
+            self._file.flush()
+            self._commit(slot)
             self._file.flush()
         for rows in self._pending.values():
             rows.clear()
@@ -249,19 +254,23 @@ class Recorder:
                     f"policy.{name} must keep its shape {shape}, got {np.shape(values)}"
                 )
 
-    def _write_policy(self) -> None:
-        """Write the policy into the slot that is not valid, and only then make that one valid."""
+    def _write_policy(self) -> int | None:
+        """Write the policy, if it is due, into the slot that is not valid; return which."""
         if not self._policy_is_due:
-            return
+            return None
         slot = 1 - self._slot
         for name, values in self._policy.items():
             if name != "updates":
                 self._policy_datasets[name][slot] = values
-        # A kill can cut one write in two, so the mark must reach the file after the arrays.
-        self._file.flush()
-        self._policy_datasets["updates"][slot] = self._policy["updates"]
-        self._policy_is_due = False
-        self._slot = slot
+        return slot
+
+    def _commit(self, slot: int | None) -> None:
+        """Say how many rows are whole, and which slot of the policy is valid."""
+        self._committed[...] = [self._n_written[table] for table in TABLE_NAMES]
+        if slot is not None:
+            self._policy_datasets["updates"][slot] = self._policy["updates"]
+            self._policy_is_due = False
+            self._slot = slot
 
 
 def record_evaluation(

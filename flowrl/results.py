@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from flowrl.config import ConfigError, RunConfig, from_toml
 from flowrl.config.names import shown
-from flowrl.quantities import CONTROLS, FORMAT, FORMAT_VERSION, POLICY, TABLE_NAMES
+from flowrl.quantities import COMMITTED, CONTROLS, FORMAT, FORMAT_VERSION, POLICY, TABLE_NAMES
 
 Array = NDArray[Any]
 FloatArray = NDArray[np.float64]
@@ -158,16 +158,17 @@ class Run:
     def _read(cls, path: Path) -> Self:
         with _opened(path) as file:
             attributes = RunAttributes._of(file)
+            committed = _committed(file)  # first: what is whole now is whole when it is read
             tables = {name: _table(file, name) for name in TABLE_NAMES}
-            n_updates = _common_length(tables["iterations"], tables["seconds"])
+            n_rows = _whole_rows(committed, tables)
             policy = file["policy"]
             controls, notes = _evaluation(file)
             return cls(
                 path=path,
                 attributes=attributes,
-                iterations=_first(tables["iterations"], n_updates),
-                seconds=_first(tables["seconds"], n_updates),
-                episodes=_first(tables["episodes"], _common_length(tables["episodes"])),
+                iterations=_first(tables["iterations"], n_rows["iterations"]),
+                seconds=_first(tables["seconds"], n_rows["seconds"]),
+                episodes=_first(tables["episodes"], n_rows["episodes"]),
                 policy=_policy(policy),
                 policy_notes={name: _text(policy, name) for name in _names(policy.attrs)},
                 evaluation=controls,
@@ -291,6 +292,23 @@ def _column(group: Any, name: str) -> Array:
         # A kill while the file grew can leave the newest chunk out of reach: take the others.
         n_rows = (len(dataset) - 1) // dataset.chunks[0] * dataset.chunks[0]
         return cast(Array, dataset[:n_rows])
+
+
+def _committed(file: Any) -> dict[str, int]:
+    """Count the rows of each table that the writer says are whole."""
+    if COMMITTED.name not in file:  # runs of older versions do not say
+        return {}
+    return dict(zip(TABLE_NAMES, _array(file, COMMITTED.name).tolist(), strict=True))
+
+
+def _whole_rows(
+    committed: Mapping[str, int], tables: Mapping[str, dict[str, Array]]
+) -> dict[str, int]:
+    """Count the rows of each table that can be used."""
+    n_updates = _common_length(tables["iterations"], tables["seconds"])
+    n_rows = {"iterations": n_updates, "seconds": n_updates}
+    n_rows["episodes"] = _common_length(tables["episodes"])
+    return {name: max(min(n, committed.get(name, n)), 0) for name, n in n_rows.items()}
 
 
 def _common_length(*tables: Mapping[str, Array]) -> int:
