@@ -85,9 +85,39 @@ Memory::Memory(std::shared_ptr<Device> device, std::size_t n_bytes)
 
 Memory::~Memory() { sycl::free(data_, device_->context()); }
 
-Program::Program(std::shared_ptr<Device> device, const std::string& spirv)
+namespace {
+
+cl_program from_spirv(cl_context context, cl_device_id device, const std::string& spirv) {
+  using Create = cl_program(CL_API_CALL*)(cl_context, const void*, std::size_t, cl_int*);
+  cl_platform_id platform = nullptr;
+  clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, nullptr);
+  const auto create = reinterpret_cast<Create>(
+      clGetExtensionFunctionAddressForPlatform(platform, "clCreateProgramWithILKHR"));
+  if (create == nullptr) throw std::runtime_error("the OpenCL runtime does not take SPIR-V");
+  cl_int code = CL_SUCCESS;
+  cl_program program = create(context, spirv.data(), spirv.size(), &code);
+  if (code != CL_SUCCESS) fail("clCreateProgramWithILKHR", code);
+  return program;
+}
+
+cl_program from_binary(cl_context context, cl_device_id device, const std::string& binary) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(binary.data());
+  const std::size_t size = binary.size();
+  cl_int code = CL_SUCCESS;
+  cl_program program =
+      clCreateProgramWithBinary(context, 1, &device, &size, &bytes, nullptr, &code);
+  if (code != CL_SUCCESS) fail("clCreateProgramWithBinary", code);
+  return program;
+}
+
+}  // namespace
+
+Program::Program(std::shared_ptr<Device> device, const std::string& code, bool is_binary)
     : device_(std::move(device)) {
-  build(spirv);
+  cl_device_id native = sycl::get_native<sycl::backend::opencl>(device_->device());
+  cl_context context = sycl::get_native<sycl::backend::opencl>(device_->context());
+  program_ = is_binary ? from_binary(context, native, code) : from_spirv(context, native, code);
+  build(native);
 }
 
 Program::~Program() {
@@ -95,23 +125,23 @@ Program::~Program() {
   clReleaseProgram(program_);
 }
 
-void Program::build(const std::string& spirv) {
-  using Create = cl_program(CL_API_CALL*)(cl_context, const void*, std::size_t, cl_int*);
-  cl_device_id device = sycl::get_native<sycl::backend::opencl>(device_->device());
-  cl_context context = sycl::get_native<sycl::backend::opencl>(device_->context());
-  cl_platform_id platform = nullptr;
-  clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, nullptr);
-  const auto create = reinterpret_cast<Create>(
-      clGetExtensionFunctionAddressForPlatform(platform, "clCreateProgramWithILKHR"));
-  if (create == nullptr) throw std::runtime_error("the OpenCL runtime does not take SPIR-V");
-  cl_int code = CL_SUCCESS;
-  program_ = create(context, spirv.data(), spirv.size(), &code);
-  if (code != CL_SUCCESS) fail("clCreateProgramWithILKHR", code);
-  code = clBuildProgram(program_, 1, &device, "", nullptr, nullptr);
+void Program::build(cl_device_id device) {
+  const cl_int code = clBuildProgram(program_, 1, &device, "", nullptr, nullptr);
   if (code == CL_SUCCESS) return;
   const std::string log = build_log(program_, device);
   clReleaseProgram(program_);
   fail("clBuildProgram", code, log);
+}
+
+std::string Program::binary() const {
+  std::size_t size = 0;
+  cl_int code = clGetProgramInfo(program_, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr);
+  if (code != CL_SUCCESS || size == 0) fail("clGetProgramInfo(CL_PROGRAM_BINARY_SIZES)", code);
+  std::string bytes(size, '\0');
+  char* to = bytes.data();
+  code = clGetProgramInfo(program_, CL_PROGRAM_BINARIES, sizeof to, &to, nullptr);
+  if (code != CL_SUCCESS) fail("clGetProgramInfo(CL_PROGRAM_BINARIES)", code);
+  return bytes;
 }
 
 sycl::kernel Program::kernel(const std::string& name) {

@@ -24,6 +24,7 @@ class Device {
   explicit Device(const std::string& kind);
 
   std::string name() const { return device_.get_info<sycl::info::device::name>(); }
+  std::string driver() const { return device_.get_info<sycl::info::device::driver_version>(); }
   bool has_float64() const { return device_.has(sycl::aspect::fp64); }
   const sycl::device& device() const { return device_; }
   const sycl::context& context() const { return context_; }
@@ -61,16 +62,19 @@ class Memory {
 
 class Program {
  public:
-  Program(std::shared_ptr<Device> device, const std::string& spirv);
+  // From SPIR-V, or from what `binary` returned.
+  Program(std::shared_ptr<Device> device, const std::string& code, bool is_binary);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
   const std::shared_ptr<Device>& device() const { return device_; }
   sycl::kernel kernel(const std::string& name);
+  // The device's own code, to load again on the same kind of device with the same driver.
+  std::string binary() const;
 
  private:
-  void build(const std::string& spirv);
+  void build(cl_device_id device);
 
   std::shared_ptr<Device> device_;
   cl_program program_ = nullptr;

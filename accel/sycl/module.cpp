@@ -17,10 +17,11 @@ py::bytes compile(const Device& device, const std::string& source,
   return spirv;
 }
 
-std::shared_ptr<Program> make_program(std::shared_ptr<Device> device, const py::bytes& spirv) {
-  const std::string text = spirv;
+std::shared_ptr<Program> make_program(std::shared_ptr<Device> device, const py::bytes& code,
+                                      bool is_binary) {
+  const std::string text = code;
   py::gil_scoped_release release;
-  return std::make_shared<Program>(std::move(device), text);
+  return std::make_shared<Program>(std::move(device), text, is_binary);
 }
 
 }  // namespace
@@ -34,9 +35,11 @@ PYBIND11_MODULE(_sycl, m) {
   py::class_<Device, std::shared_ptr<Device>>(m, "Device")
       .def(py::init<const std::string&>(), arg("kind"))
       .def_property_readonly("name", &Device::name)
+      .def_property_readonly("driver", &Device::driver)
       .def_property_readonly("has_float64", &Device::has_float64)
       .def("compile", &compile, arg("source"), arg("options"), arg("kernel"));
   py::class_<Program, std::shared_ptr<Program>>(m, "Program")
-      .def(py::init(&make_program), arg("device"), arg("spirv"));
+      .def(py::init(&make_program), arg("device"), arg("code"), arg("is_binary"))
+      .def("binary", [](const Program& program) { return py::bytes(program.binary()); });
   bind_sum_tree(m);
 }
