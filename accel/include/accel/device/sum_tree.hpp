@@ -65,7 +65,7 @@ class DeviceTree : public Tree {
     begin(n);
     take(host(rows()), indices, n);
     push(rows().end);
-    machine_.launch(portable::RetrieveRows<Real>{tree(), at(rows()), at(found()), n}, blocks(n));
+    launch_retrieve(at(rows()), n, at(found()));
     pull(found().end);
     take(priorities, found(), n);
   }
@@ -214,8 +214,13 @@ class DeviceTree : public Tree {
       throw std::invalid_argument("the tree must hold a positive priority to sample, all are 0");
   }
 
-  void launch_draw(const Real* targets, int64_t n, bool stratified, double beta, int64_t* indices,
-                   Real* priorities, float* weights) {
+  // A device with another way to do these does so.
+  virtual void launch_retrieve(const int64_t* indices, int64_t n, Real* priorities) {
+    machine_.launch(portable::RetrieveRows<Real>{tree(), indices, priorities, n}, blocks(n));
+  }
+
+  virtual void launch_draw(const Real* targets, int64_t n, bool stratified, double beta,
+                           int64_t* indices, Real* priorities, float* weights) {
     auto* smallest = at(least_priority());
     machine_.launch(portable::SampleTree<Real>{tree(), targets, indices, priorities,
                                                stratified ? smallest : nullptr, n, stratified},
@@ -226,7 +231,7 @@ class DeviceTree : public Tree {
                       blocks(n));
   }
 
-  void launch_change(const portable::Change<Real>& change) {
+  virtual void launch_change(const portable::Change<Real>& change) {
     if (change.n << shape_.log_fanout <= kFewLanes) {
       machine_.launch(portable::ChangeRows<Real>{change}, 1);
       return;
@@ -249,7 +254,7 @@ class DeviceTree : public Tree {
     recompute({nullptr, 0, shape_.capacity});
   }
 
-  void fill(int64_t start, int64_t n, Real value) {
+  virtual void fill(int64_t start, int64_t n, Real value) {
     machine_.launch(portable::FillRows<Real>{tree(), start, n, value}, blocks(n));
     recompute({nullptr, start, n});
   }

@@ -54,22 +54,29 @@ struct Tree {
   ACCEL_DEVICE Real total() const { return nodes[0]; }
 };
 
-// The first row whose inclusive prefix sum reaches x. At each node: the last positive child whose
-// exclusive prefix is below x. Log-step prefixes are not monotone in the last bits; taking the
-// highest child still stays within the node and never takes a zero.
+// The child of a node that holds the target x, which becomes what remains of it: the last positive
+// child whose exclusive prefix is below x. Log-step prefixes are not monotone in the last bits; taking
+// the highest child still stays within the node and never takes a zero.
+template <class Lanes, class Real>
+ACCEL_DEVICE inline int choose_child(Lanes& lanes, const Real* nodes, Real& x) {
+  const auto children = lanes.load(nodes);
+  const auto before = lanes.exclusive_sum(children);
+  const uint64_t positive = lanes.ballot([&](int i) { return children[i] > 0; });
+  const uint64_t reached = positive & lanes.ballot([&](int i) { return before[i] < x; });
+  // None is reached by a target of 0, or after rounding: the first positive child.
+  const int child = reached != 0 ? highest_bit(reached)
+                                 : positive != 0 ? lowest_bit(positive) : 0;
+  x -= lanes.broadcast(before, child);
+  return child;
+}
+
+// The first row whose inclusive prefix sum reaches x.
 template <class Lanes, class Real>
 ACCEL_DEVICE inline int64_t descend(Lanes& lanes, const Tree<Real>& tree, Real x) {
   int64_t node = 0;
   for (int level = 1; level <= tree.shape.depth; ++level) {
-    const auto children = lanes.load(tree.level(level) + (node << tree.shape.log_fanout));
-    const auto before = lanes.exclusive_sum(children);
-    const uint64_t positive = lanes.ballot([&](int i) { return children[i] > 0; });
-    const uint64_t reached = positive & lanes.ballot([&](int i) { return before[i] < x; });
-    // None is reached by a target of 0, or after rounding: the first positive child.
-    const int child = reached != 0 ? highest_bit(reached)
-                                   : positive != 0 ? lowest_bit(positive) : 0;
-    x -= lanes.broadcast(before, child);
-    node = (node << tree.shape.log_fanout) + child;
+    node <<= tree.shape.log_fanout;
+    node += choose_child(lanes, tree.level(level) + node, x);
   }
   return node;
 }
