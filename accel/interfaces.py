@@ -82,7 +82,10 @@ class SumTree(Protocol):
     def set_td_errors(
         self, indices: Int64Array, td_errors: Float32Array, alpha: float, epsilon: float
     ) -> None:
-        """Replace priorities by (|td error| + epsilon)^alpha, alpha and epsilon at least 0."""
+        """Replace priorities by (|td error| + epsilon)^alpha, to float32 accuracy.
+
+        Errors are finite, alpha and epsilon finite and at least 0.
+        """
 
     def insert(self, start: int, n: int, priority: float | None = None) -> None:
         """Set the priorities of n <= capacity rows from `start`, round the ring.

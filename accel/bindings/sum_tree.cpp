@@ -20,6 +20,20 @@ const T* checked_vector(const py::array& array, const char* field, int64_t n = k
   return right ? static_cast<const T*>(array.data()) : checked<T>(array, field, {n});
 }
 
+// An uninitialised array (n,), in a third of the time that py::array_t takes.
+template <class T>
+py::array new_vector(int64_t n, T** data) {
+  auto& numpy = py::detail::npy_api::get();
+  const Py_intptr_t shape[] = {Py_intptr_t(n)};
+  PyObject* type = numpy.PyArray_DescrFromType_(py::detail::npy_format_descriptor<T>::value);
+  PyObject* made = numpy.PyArray_NewFromDescr_(numpy.PyArray_Type_, type, 1, shape, nullptr,
+                                               nullptr, 0, nullptr);
+  if (made == nullptr) throw py::error_already_set();
+  py::array vector = py::reinterpret_steal<py::array>(made);
+  *data = static_cast<T*>(vector.mutable_data());
+  return vector;
+}
+
 [[noreturn]] void refuse_value(const std::string& field, const std::string& rule, double value) {
   refuse(field + " must be " + rule + ", got " + to_text(value));
 }
@@ -67,10 +81,9 @@ py::tuple sample(const SumTree& tree, const py::array& targets) {
   const int64_t n = targets.shape(0);
   check_each(x, n, "targets", "at least 0 and finite",
              [](double t) { return t >= 0 && t <= 1.7976931348623157e308; });
-  py::array_t<int64_t> rows(n);
-  py::array_t<double> priorities(n);
-  int64_t* to_rows = rows.mutable_data();
-  double* to_priorities = priorities.mutable_data();
+  int64_t* to_rows;
+  double* to_priorities;
+  py::array rows = new_vector(n, &to_rows), priorities = new_vector(n, &to_priorities);
   {
     py::gil_scoped_release release;
     tree.sample(x, n, to_rows, to_priorities);
@@ -84,10 +97,9 @@ py::tuple sample_stratified(const SumTree& tree, const py::array& uniforms, doub
   check_each(u, n, "uniforms", "at least 0 and below 1",
              [](double x) { return x >= 0 && x < 1; });
   check_coefficient("beta", beta);
-  py::array_t<int64_t> rows(n);
-  py::array_t<float> weights(n);
-  int64_t* to_rows = rows.mutable_data();
-  float* to_weights = weights.mutable_data();
+  int64_t* to_rows;
+  float* to_weights;
+  py::array rows = new_vector(n, &to_rows), weights = new_vector(n, &to_weights);
   {
     py::gil_scoped_release release;
     tree.sample_stratified(u, n, beta, to_rows, to_weights);
@@ -95,11 +107,11 @@ py::tuple sample_stratified(const SumTree& tree, const py::array& uniforms, doub
   return py::make_tuple(std::move(rows), std::move(weights));
 }
 
-py::array_t<double> retrieve(const SumTree& tree, const py::array& indices) {
+py::array retrieve(const SumTree& tree, const py::array& indices) {
   const int64_t* rows = checked_rows(tree, indices);
   const int64_t n = indices.shape(0);
-  py::array_t<double> priorities(n);
-  double* to = priorities.mutable_data();
+  double* to;
+  py::array priorities = new_vector(n, &to);
   py::gil_scoped_release release;
   tree.retrieve(rows, n, to);
   return priorities;

@@ -34,10 +34,11 @@ ACCEL_INLINE uint64_t less_bits(DoubleVec a, DoubleVec b) {
 #endif
 }
 
-// The last child whose elder siblings' sum is less than x.
+// The last child whose elder siblings' sum is less than x. Guides never fall from one to the next, so
+// the bits are ones, then zeros. (Counting trailing zeros is fast on every x86-64, leading ones not.)
 template <int fanout>
 ACCEL_INLINE int64_t choose_child(const double* guides, double x) {
-  uint64_t bits = 1;  // whatever the guides: a child of this node
+  uint64_t bits = 0;
   if constexpr (fanout < kDoubles) {
     for (int j = 1; j < fanout; ++j) bits |= uint64_t(guides[j] < x) << j;
   } else {
@@ -45,27 +46,28 @@ ACCEL_INLINE int64_t choose_child(const double* guides, double x) {
     for (int j = 0; j < fanout; j += kDoubles)
       bits |= less_bits(load(guides + j), splat(x)) << j;
   }
-  return 63 - __builtin_clzll(bits);
+  return __builtin_ctzll(~(bits >> 1));
 }
 
+// `begins`: where the children of each descent's node begin in their level.
 template <int fanout>
-ACCEL_INLINE void descend_level(const double* guides, const double* next, int64_t* nodes, double* x,
+ACCEL_INLINE void descend_level(const double* guides, const double* next, int64_t* begins, double* x,
                                 int n) {
   for (int i = 0; i < n; ++i) {
-    const double* siblings = guides + nodes[i] * fanout;
+    const double* siblings = guides + begins[i];
     const int64_t child = choose_child<fanout>(siblings, x[i]);
     x[i] -= siblings[child];
-    nodes[i] = nodes[i] * fanout + child;
-    prefetch_siblings<fanout>(next + nodes[i] * fanout);
+    begins[i] = (begins[i] + child) * fanout;
+    prefetch_siblings<fanout>(next + begins[i]);
   }
 }
 
-// The rows below the lowest inner nodes, a descent a lane; keeps no guides for so many rows.
+// The rows below the lowest inner nodes, a descent a lane: so many nodes keep no guides.
 template <int fanout>
-ACCEL_INLINE void choose_rows(const double* rows, int64_t* nodes, const double* x,
-                              double* priorities) {
+ACCEL_INLINE void choose_rows(const double* leaves, const int64_t* begins, const double* x,
+                              int64_t* rows, double* priorities) {
   const double* siblings[kDoubles];
-  for (int i = 0; i < kDoubles; ++i) siblings[i] = rows + nodes[i] * fanout;
+  for (int i = 0; i < kDoubles; ++i) siblings[i] = leaves + begins[i];
   const DoubleVec target = load(x);
   DoubleVec sum{}, chosen{};
   LongVec row{};
@@ -78,7 +80,7 @@ ACCEL_INLINE void choose_rows(const double* rows, int64_t* nodes, const double* 
     chosen = below ? p : chosen;
     sum += p;
   }
-  for (int i = 0; i < kDoubles; ++i) nodes[i] = nodes[i] * fanout + row[i];
+  store(rows, load(begins) + row);
   store(priorities, chosen);
 }
 
@@ -93,24 +95,25 @@ ACCEL_INLINE void read_targets(const TreeTargets& targets, int64_t begin, int n,
 
 template <int fanout>
 void descend(const TreeView& tree, const TreeTargets& targets, int64_t* rows, double* priorities) {
+  // The last vector of rows may go beyond those asked for.
   alignas(64) double x[kDescents], found[kDescents];
-  alignas(64) int64_t nodes[kDescents];
+  alignas(64) int64_t begins[kDescents], found_rows[kDescents];
   const int last = tree.n_levels;
   for (int64_t begin = 0; begin < targets.n; begin += kDescents) {
     const int64_t left = targets.n - begin;
     const int n = left < kDescents ? int(left) : kDescents;
+    const int n_lanes = (n + kDoubles - 1) / kDoubles * kDoubles;
     read_targets(targets, begin, n, x);
-    const int n_padded = (n + kDoubles - 1) / kDoubles * kDoubles;
-    for (int i = n; i < n_padded; ++i) x[i] = x[n - 1];
-    for (int i = 0; i < n_padded; ++i) nodes[i] = 0;
+    for (int i = n; i < n_lanes; ++i) x[i] = x[0];
+    for (int i = 0; i < n_lanes; ++i) begins[i] = 0;
     for (int level = 1; level < last; ++level)
       descend_level<fanout>(tree.guides[level],
-                            level + 1 < last ? tree.guides[level + 1] : tree.sums[last], nodes, x,
-                            n_padded);
-    for (int i = 0; i < n_padded; i += kDoubles)
-      choose_rows<fanout>(tree.sums[last], nodes + i, x + i, found + i);
-    for (int i = 0; i < n; ++i) rows[begin + i] = nodes[i];
-    for (int i = 0; i < n; ++i) priorities[begin + i] = found[i];
+                            level + 1 < last ? tree.guides[level + 1] : tree.sums[last], begins, x,
+                            n_lanes);
+    for (int i = 0; i < n_lanes; i += kDoubles)
+      choose_rows<fanout>(tree.sums[last], begins + i, x + i, found_rows + i, found + i);
+    __builtin_memcpy(rows + begin, found_rows, size_t(n) * sizeof(int64_t));
+    __builtin_memcpy(priorities + begin, found, size_t(n) * sizeof(double));
   }
 }
 
@@ -126,9 +129,11 @@ ACCEL_INLINE void refresh_node(const TreeView& tree, int level, int64_t node) {
     double* guides = tree.guides[level] + node * fanout;
 #pragma GCC unroll 8
     for (int j = 0; j < fanout; ++j) {
-      guides[j] = children[j] > 0.0 ? sum : __builtin_inf();
+      guides[j] = sum;
       sum += children[j];
     }
+    // A zero has the guide of its next sibling, so that the choice goes on to that one.
+    for (int j = fanout - 1; j > 0 && children[j] == 0.0; --j) guides[j] = __builtin_inf();
   }
   tree.sums[level - 1][node] = sum;
 }
@@ -175,26 +180,31 @@ void refresh_range(const TreeView& tree, int64_t first, int64_t last) {
   }
 }
 
+// to (n,) = function of from (n,), a vector at a time.
+template <class From, class To, class Function>
+ACCEL_INLINE void map(const From* from, To* to, int64_t n, Function function) {
+  int64_t i = 0;
+  for (; i + kDoubles <= n; i += kDoubles)
+    store_doubles(to + i, function(load_doubles(from + i)));
+  From rest[kDoubles] = {};
+  To results[kDoubles];
+  for (int64_t j = i; j < n; ++j) rest[j - i] = from[j];
+  if (i < n) store_doubles(results, function(load_doubles(rest)));
+  for (int64_t j = i; j < n; ++j) to[j] = results[j - i];
+}
+
 static void weigh(const double* priorities, int64_t n, double least, double beta, float* weights) {
   const DoubleVec lowest = log2(splat(least));
-  for (int64_t i = 0; i < n; i += kDoubles) {
-    double lanes[kDoubles];
-    const int m = n - i < kDoubles ? int(n - i) : kDoubles;
-    for (int j = 0; j < kDoubles; ++j) lanes[j] = j < m ? priorities[i + j] : least;
-    store(lanes, exp2((lowest - log2(load(lanes))) * beta));
-    for (int j = 0; j < m; ++j) weights[i + j] = float(lanes[j]);
-  }
+  map(priorities, weights, n, [=](DoubleVec p) __attribute__((always_inline)) {
+    return exp2((lowest - log2(p)) * beta);
+  });
 }
 
 static void prioritise(const float* errors, int64_t n, double alpha, double epsilon,
                        double* priorities) {
-  for (int64_t i = 0; i < n; i += kDoubles) {
-    double lanes[kDoubles] = {};
-    const int m = n - i < kDoubles ? int(n - i) : kDoubles;
-    for (int j = 0; j < m; ++j) lanes[j] = __builtin_fabs(double(errors[i + j])) + epsilon;
-    store(lanes, power(load(lanes), alpha));
-    for (int j = 0; j < m; ++j) priorities[i + j] = lanes[j];
-  }
+  map(errors, priorities, n, [=](DoubleVec error) __attribute__((always_inline)) {
+    return power((error < 0.0 ? -error : error) + epsilon, alpha);
+  });
 }
 
 template <int fanout>

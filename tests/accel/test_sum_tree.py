@@ -53,7 +53,7 @@ def makers() -> list[Any]:
             options = [{"variant": v} for v in accel.variants()] + [{"n_threads": 3}]  # type: ignore[dict-item]
         if name == "portable":  # both types, and threads and lanes in other orders
             options = [
-                {"dtype": d, "seed": s} for d, s in (("float32", 0), ("float64", 1), ("float32", 7))
+                {"dtype": d, "order": o} for d, o in (("float32", 0), ("float64", 1), ("float32", 7))
             ]  # type: ignore[dict-item]
         for kept in options:
             maker = Maker(partial(backend.SumTree, **kept), N_UPDATES.get(name, 10**6))
@@ -270,7 +270,7 @@ def test_td_errors(maker: Maker, alpha: float, epsilon: float) -> None:
     indices = rng.integers(0, 1000, 500)
     for each in (tree, reference):
         each.set_td_errors(indices, errors, alpha, epsilon)
-    roundoff = 4 * unit(maker) + 1e-14
+    roundoff = 2e-6  # float32, and the logarithm of 1e4 times as much
     np.testing.assert_allclose(tree.priorities(), reference.priorities(), rtol=roundoff)
     np.testing.assert_allclose(tree.largest(), reference.largest(), rtol=roundoff)
 

@@ -9,8 +9,8 @@ constexpr int kMaxTreeLevels = 41;  // 2^40 rows at fanout 2
 
 // Level 0 is the root, level n_levels the rows' priorities. The children of node i of a level are the
 // nodes i K to i K + K - 1 of the next one, side by side on cache lines; those beyond a level are zero.
-// A guide stands beside each inner node but the root: the sum of its elder siblings, infinity where
-// the node itself is zero. So a descent need only compare.
+// A guide stands beside each inner node but the root: the sum of its elder siblings, infinity where it
+// and its younger ones are zero. So a descent need only compare.
 struct TreeView {
   int log_fanout;
   int n_levels;                        // below the root, at least 1
