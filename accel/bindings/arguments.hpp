@@ -10,7 +10,9 @@ namespace accel {
 
 void bind_networks(py::module_& m);
 void bind_ppo(py::module_& m);
+void bind_off_policy(py::module_& m);
 void bind_sum_tree(py::module_& m);
+void bind_portable_off_policy(py::module_& m);
 void bind_portable_sum_tree(py::module_& m);
 
 inline Network read_network(const py::array& layers, const char* field) {

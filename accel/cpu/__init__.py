@@ -1,8 +1,8 @@
 """Run the primitives on this processor, with the widest vectors it has."""
 
-from accel._native import SumTree
+from accel._native import OffPolicyLearner, SumTree
 
-__all__ = ["SumTree", "devices"]
+__all__ = ["OffPolicyLearner", "SumTree", "devices"]
 
 
 def devices() -> list[str]:

@@ -81,6 +81,11 @@ void multiply_tiles(const Gemm& g, Tiles t) {
         for (int v = 0; v < V; ++v) c[r][v] = load(t.c + r * l.c_stride + v * kLanes);
     add_product(c, l.n_depth, t.a, l.a_row_stride, l.a_depth_stride, t.b, l.b_depth_stride);
     if (l.y != nullptr) differentiate_tile(l.activation, c, t.y, l.y_stride);
+    if (l.rectify)
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) c[r][v] = at_least(c[r][v], Vec{});
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
@@ -136,14 +141,16 @@ inline void gemm(const Gemm& g) {
   // Rows are shared out evenly among tiles of at most six: some with `low + 1` rows, then some with `low`.
   const int n_tiles = (g.n_rows + kMaxTileRows - 1) / kMaxTileRows;
   const int low = g.n_rows / n_tiles, n_high = g.n_rows % n_tiles;
-  int column = g.n_rows == 1 && !g.b_packed ? multiply_single_row(g, available) : 0;
+  const bool is_single = g.n_rows == 1 && !g.b_packed && g.c_panel_stride == 0;
+  int column = is_single ? multiply_single_row(g, available) : 0;
   for (; column < g.n_columns; column += width) {
     const int left = (padded - column) / kLanes;
     const int n_vectors = left < kPanelVectors ? left : kPanelVectors;
     const float* b = g.b_packed ? g.b + column / width * g.b_panel_stride : g.b + column;
     const float* bias = g.start == Start::bias ? g.bias + column : nullptr;
     const float* y = g.y != nullptr ? g.y + column : nullptr;
-    Tiles t{g.a, b, bias, y, g.c + column, available - column, n_high};
+    float* c = g.c + (g.c_panel_stride > 0 ? column / width * g.c_panel_stride : column);
+    Tiles t{g.a, b, bias, y, c, available - column, n_high};
     if (n_high > 0) multiply(low + 1, n_vectors, g, t);
     const int done = n_high * (low + 1);
     t.a += done * g.a_row_stride;

@@ -2,8 +2,11 @@
 #include "accel/kernels.hpp"
 
 #include "activations.hpp"
+#include "float_optimiser.hpp"
 #include "gemm.hpp"
+#include "off_policy_loss.hpp"
 #include "optimiser.hpp"
+#include "philox.hpp"
 #include "ppo_loss.hpp"
 
 #define ACCEL_TEXT_(x) #x
@@ -55,8 +58,10 @@ extern const Kernels kernels;
 const Kernels kernels = {
     ACCEL_TEXT(ACCEL_VARIANT), kLanes,     kPanelVectors * kLanes, gemm,      narrow_forward,
     sum_rows,                  activate,   differentiate,          gaussian,  categorical,
-    surrogate,                 accumulate_fixed, squared_norm,     adam,      multiply_adds,
-    elementary};
+    surrogate,                 accumulate_fixed, squared_norm,     adam,
+    {sum_sets, float_adam, move_towards, transpose_panel, normals, dqn_loss, critic_loss,
+     smooth_actions, squash, policy_loss, squash_gradient},
+    multiply_adds,             elementary};
 
 }  // namespace ACCEL_VARIANT
 }  // namespace accel

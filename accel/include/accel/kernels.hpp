@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "accel/off_policy_kernels.hpp"
+
 namespace accel {
 
 enum class Start { zero, bias, accumulate };
@@ -18,6 +20,7 @@ struct Gemm {
   int64_t b_depth_stride, b_panel_stride;
   float* c;
   int64_t c_stride;
+  int64_t c_panel_stride;  // of panels of `panel_width` columns of C; 0: C is row-major
   Start start;
   const float* bias;   // (n_columns padded to lanes), for Start::bias
   bool c_padded;       // C may be written up to the next multiple of the lanes
@@ -26,6 +29,7 @@ struct Gemm {
   const float* y;
   int64_t y_stride;
   int activation;
+  bool rectify;  // C becomes max(C, 0) when it is stored
 };
 
 // C (n_rows, n_out) = bias + A (n_rows, n_in) B^T with B (n_out, n_in padded): for few outputs,
@@ -109,6 +113,7 @@ struct Kernels {
   // sum over i of (sum[i] unit)^2
   double (*squared_norm)(const int64_t* sum, int64_t n, double unit);
   void (*adam)(const AdamStep&);
+  OffPolicyKernels off_policy;
 
   // A bench's yardstick: `n` rounds of independent multiply-adds, returns their floating-point operations.
   double (*multiply_adds)(int64_t n);
