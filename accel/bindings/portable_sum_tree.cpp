@@ -9,11 +9,11 @@ namespace accel {
 namespace {
 
 std::unique_ptr<device::Tree> make(int64_t capacity, int64_t fanout, const std::string& device,
-                                   const std::string& dtype, uint64_t seed) {
+                                   const std::string& dtype, uint64_t order) {
   device::checked_capacity(capacity);
   const int log_fanout = device::log_of_fanout(fanout);
   if (!device.empty() && device != "host") refuse("device must be 'host', got '" + device + "'");
-  device::HostMachine machine(seed);
+  device::HostMachine machine(order);
   if (dtype == "float32")
     return std::make_unique<device::DeviceTree<device::HostMachine, float>>(machine, capacity,
                                                                             log_fanout);
@@ -29,7 +29,7 @@ void bind_portable_sum_tree(py::module_& m) {
   using py::arg;
   py::class_<device::Tree> tree(m, "PortableSumTree");
   tree.def(py::init(&make), arg("capacity"), arg("fanout") = 16, py::kw_only(),
-           arg("device") = "", arg("dtype") = "float64", arg("seed") = 0)
+           arg("device") = "", arg("dtype") = "float64", arg("order") = 0)
       .def_property_readonly("backend", [](const device::Tree&) { return "portable"; });
   device::bind_tree_methods<device::Tree>(tree);
 }

@@ -1,13 +1,14 @@
 """The kernel bodies that CUDA and SYCL run, run by plain C++ on the host: for tests, not for speed.
 
-Blocks, threads and lanes take turns. ``seed`` says in which order: 0 forward, 1 backward, others
-shuffled anew at each turn. Results that differ between seeds show a missing barrier or a race in
-the bodies, without a device.
+Blocks, threads and lanes take turns. ``order`` says in which order: 0 forward, 1 backward, others
+are seeds that shuffle anew at each turn. Results that differ between orders show a missing barrier
+or a race in the bodies, without a device.
 """
 
+from accel._native import PortableOffPolicyLearner as OffPolicyLearner
 from accel._native import PortableSumTree as SumTree
 
-__all__ = ["SumTree", "devices"]
+__all__ = ["OffPolicyLearner", "SumTree", "devices"]
 
 
 def devices() -> list[str]:

@@ -9,6 +9,7 @@
 //     use(), wait()               make the device current; wait for all that was launched
 //     launch(body, n_blocks)      run a kernel body on a grid
 //     replay(key, record)         do launches that are the same each time a key comes
+//     forget()                    what was recorded for replays: memory moves
 //
 // Bodies run block by block and thread by thread, in the order that `seed` gives (portable/order.hpp).
 #pragma once
@@ -75,6 +76,7 @@ class HostMachine {
 
   template <class Record>
   void replay(const std::string&, Record record) { record(); }
+  void forget() {}
 
  private:
   portable::Shuffled order_;

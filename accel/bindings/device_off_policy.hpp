@@ -1,0 +1,211 @@
+// Python methods of a device's off-policy learner: checks of arguments here, so that a bad call
+// changes nothing.
+#pragma once
+
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accel/device/learner.hpp"
+#include "arguments.hpp"
+
+namespace accel {
+namespace device {
+
+inline py::array array_of(const py::handle& value, const std::string& field) {
+  if (!py::isinstance<py::array>(value))
+    refuse(field + " must be an array, got " + py::repr(value).cast<std::string>());
+  return py::reinterpret_borrow<py::array>(value);
+}
+
+// The arrays stay alive with the caller's batch while the call lasts.
+class BatchReader {
+ public:
+  BatchReader(const Learner& learner, const py::handle& batch) : learner_(learner), batch_(batch) {}
+
+  HostBatch read(const std::optional<py::array>& rows, int64_t first_row) {
+    HostBatch read{};
+    const py::array rewards = array_of(batch_.attr("rewards"), "rewards");
+    n_ = rewards.ndim() == 1 ? rewards.shape(0) : kAnyLength;
+    const bool is_dqn = learner_.algorithm() == portable::Algorithm::dqn;
+    const int64_t n_columns = learner_.n_observations();
+    read.observations = field("observations", {n_, n_columns});
+    read.actions = field("actions", {n_, is_dqn ? 1 : learner_.n_actions()});
+    read.rewards = field("rewards", {n_});
+    read.next_observations = field("next_observations", {n_, n_columns});
+    read.discounts = field("discounts", {n_});
+    read.n = rows ? check_rows(*rows) : n_;
+    read.rows = rows ? static_cast<const int64_t*>(rows->data()) : nullptr;
+    read.weights = field("weights", {read.n});
+    read.first_row = first_row;
+    if (read.n < 1) refuse("a batch must have at least one row, got 0");
+    if (first_row < 0) refuse("first_row must be at least 0, got " + std::to_string(first_row));
+    if (is_dqn) check_actions(read);
+    return read;
+  }
+
+ private:
+  const float* field(const char* name, const std::vector<int64_t>& shape) {
+    return checked<float>(array_of(batch_.attr(name), name), name, shape);
+  }
+
+  int64_t check_rows(const py::array& rows) const {
+    const int64_t* row = checked<int64_t>(rows, "rows", {kAnyLength});
+    for (int64_t i = 0; i < rows.shape(0); ++i)
+      if (row[i] < 0 || row[i] >= n_)
+        refuse("rows must be 0 to " + std::to_string(n_ - 1) + ", got " + std::to_string(row[i]) +
+               " at " + std::to_string(i));
+    return rows.shape(0);
+  }
+
+  void check_actions(const HostBatch& read) const {
+    for (int64_t i = 0; i < read.n; ++i) {
+      const int64_t row = read.rows == nullptr ? i : read.rows[i];
+      const float action = read.actions[row];
+      if (!(action >= 0 && action < float(learner_.n_actions()) && action == std::floor(action)))
+        refuse("actions must hold whole numbers from 0 to " +
+               std::to_string(learner_.n_actions() - 1) + ", got " + std::to_string(action) +
+               " in row " + std::to_string(row));
+    }
+  }
+
+  const Learner& learner_;
+  py::handle batch_;
+  int64_t n_ = 0;  // rows that the arrays hold
+};
+
+// As accel.interfaces.LearningStep.
+inline void bind_step(py::module_& m, const char* name) {
+  using Step = const StepMeasures&;
+  const auto norm = [](portable::Part part) {
+    return [part](Step s) { return s.outcome.norms[part]; };
+  };
+  py::class_<StepMeasures>(m, name, py::module_local())
+      .def_property_readonly(
+          "td_errors", [](Step s) { return to_array(s.td_errors.data(), s.td_errors.size()); })
+      .def_property_readonly("critic_loss", [](Step s) { return s.outcome.critic_loss; })
+      .def_property_readonly("mean_value", [](Step s) { return s.outcome.mean_value; })
+      .def_property_readonly("critic_gradient_norm", norm(portable::kCritic))
+      .def_property_readonly("actor_loss", [](Step s) { return s.outcome.actor_loss; })
+      .def_property_readonly("actor_gradient_norm", norm(portable::kActor))
+      .def_property_readonly("entropy", [](Step s) { return s.outcome.entropy; })
+      .def_property_readonly("temperature", [](Step s) { return s.outcome.temperature; })
+      .def_property_readonly("applied", &StepMeasures::applied);
+}
+
+template <class Class>
+StepMeasures learn(Class& learner, const py::object& batch, const std::optional<py::array>& rows) {
+  const HostBatch read = BatchReader(learner, batch).read(rows, 0);
+  py::gil_scoped_release release;
+  return learner.learn(read);
+}
+
+template <class Class>
+py::array_t<float> critic_gradient(Class& learner, const py::object& batch,
+                                   const std::optional<py::array>& rows, int64_t first_row) {
+  const HostBatch read = BatchReader(learner, batch).read(rows, first_row);
+  std::vector<float> gradient;
+  {
+    py::gil_scoped_release release;
+    gradient = learner.critic_gradient(read);
+  }
+  return to_array(gradient.data(), gradient.size());
+}
+
+template <class Class>
+void apply_critic(Class& learner, const py::array& gradient) {
+  const float* values = checked<float>(gradient, "gradient", {learner.critic().n_weights});
+  py::gil_scoped_release release;
+  learner.apply_critic(values);
+}
+
+template <class Class>
+py::array_t<float> actor_gradient(Class& learner) {
+  std::vector<float> gradient;
+  {
+    py::gil_scoped_release release;
+    gradient = learner.actor_gradient();
+  }
+  return to_array(gradient.data(), gradient.size());
+}
+
+template <class Class>
+StepMeasures apply_actor(Class& learner, const py::array& gradient) {
+  const float* values = checked<float>(gradient, "gradient", {learner.n_actor_gradient()});
+  py::gil_scoped_release release;
+  return learner.apply_actor(values);
+}
+
+template <class Class>
+void load_parameters(Class& learner, const py::array& flat,
+                     const std::optional<py::array>& targets) {
+  const float* values = checked<float>(flat, "flat", {learner.n_parameters()});
+  const float* target_values =
+      targets ? checked<float>(*targets, "targets", {learner.n_targets()}) : nullptr;
+  py::gil_scoped_release release;
+  learner.load_parameters(values, target_values);
+}
+
+template <class Class>
+py::dict state(Class& learner) {
+  LearnerState state;
+  {
+    py::gil_scoped_release release;
+    state = learner.state();
+  }
+  py::dict read;
+  read["parameters"] = to_array(state.parameters.data(), state.parameters.size());
+  read["targets"] = to_array(state.targets.data(), state.targets.size());
+  read["first_moment"] = to_array(state.first_moment.data(), state.first_moment.size());
+  read["second_moment"] = to_array(state.second_moment.data(), state.second_moment.size());
+  read["counters"] = to_array(state.counters.data(), state.counters.size());
+  return read;
+}
+
+template <class T>
+std::vector<T> entry(const py::object& state, const char* key, int64_t n) {
+  if (!state.contains(key)) refuse(std::string("state must hold ") + key + ", got none");
+  const T* values = checked<T>(array_of(state[key], key), key, {n});
+  return std::vector<T>(values, values + n);
+}
+
+template <class Class>
+void load_state(Class& learner, const py::object& given) {
+  const int64_t n = learner.n_parameters();
+  LearnerState state{entry<float>(given, "parameters", n),
+                     entry<float>(given, "targets", learner.n_targets()),
+                     entry<float>(given, "first_moment", n), entry<float>(given, "second_moment", n),
+                     entry<int64_t>(given, "counters", portable::kCounters)};
+  for (int64_t count : state.counters)
+    if (count < 0) refuse("counters must be at least 0, got " + std::to_string(count));
+  py::gil_scoped_release release;
+  learner.load_state(state);
+}
+
+template <class Class>
+py::array_t<float> parameters(Class& learner) {
+  const LearnerState state = learner.state();
+  return to_array(state.parameters.data(), state.parameters.size());
+}
+
+template <class Class, class PyClass>
+void bind_learner_methods(PyClass& c) {
+  using py::arg;
+  c.def_property_readonly("n_parameters", [](Class& l) { return l.n_parameters(); })
+      .def_property_readonly("n_steps", [](Class& l) { return l.n_steps(); })
+      .def_property_readonly("device", [](Class& l) { return l.device(); })
+      .def("learn", &learn<Class>, arg("batch"), arg("rows") = py::none())
+      .def("critic_gradient", &critic_gradient<Class>, arg("batch"), arg("rows") = py::none(),
+           arg("first_row") = 0)
+      .def("apply_critic", &apply_critic<Class>, arg("gradient"))
+      .def("actor_gradient", &actor_gradient<Class>)
+      .def("apply_actor", &apply_actor<Class>, arg("gradient"))
+      .def("parameters", &parameters<Class>)
+      .def("load_parameters", &load_parameters<Class>, arg("flat"), arg("targets") = py::none())
+      .def("state", &state<Class>)
+      .def("load_state", &load_state<Class>, arg("state"));
+}
+
+}  // namespace device
+}  // namespace accel
