@@ -23,8 +23,10 @@ def SumTree(
     *,
     device: str = "",
     dtype: str = "float32",
+    form: str = "batched",
+    concurrent: bool = False,
 ) -> _SumTree:
     """Make a tree."""
     from accel.sycl import sum_tree
 
-    return sum_tree.make(capacity, fanout, device or devices()[0], dtype)
+    return sum_tree.make(capacity, fanout, device or devices()[0], dtype, form, concurrent)

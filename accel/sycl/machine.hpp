@@ -85,6 +85,18 @@ class SyclMachine {
     });
   }
 
+  // Pipelines: kernels of different queues run at the same time.
+  sycl::queue& queue() { return queue_; }
+  sycl::queue make_queue() const { return program_->device()->make_queue(); }
+  template <class... Arguments>
+  void single_task(sycl::queue& queue, const std::string& name, const Arguments&... arguments) {
+    const sycl::kernel kernel = program_->kernel(name);
+    queue.submit([&](sycl::handler& handler) {
+      handler.set_args(arguments...);
+      handler.single_task(kernel);
+    });
+  }
+
   template <class Record>
   void replay(const std::string&, Record record) { record(); }
 

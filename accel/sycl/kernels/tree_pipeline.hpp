@@ -9,29 +9,25 @@
 // value: a level stores it and sends the sum of the node's siblings to their parent. So parents are
 // always sums of their children in one order, the tree is a function of its leaves and never drifts,
 // and a change needs no look-up of the old priority first. Latency and throughput are those of
-// deltas that go down: one change enters each cycle, D levels deep.
+// deltas that go down: D levels deep, a new change entering while the last ones are on their way.
 //
 // Nodes come from global memory when a batch begins and changed levels go back when it ends: a
 // kernel that ends loses its array on the emulator, and one that stays must be fed through host
-// pipes (0.3 to 2 ms an item there) or by polling memory (a core busy for nothing). With autorun
-// kernels on an FPGA `load` happens once and `store` never.
+// pipes (0.3 to 2 ms an item there) or by polling memory (a core busy for nothing). Copying the
+// 65,536 leaves takes some 30 us. With autorun kernels on an FPGA the arrays stay where they are.
 #include <sycl/ext/intel/fpga_extensions.hpp>
+
+#include "accel/sycl/tree_batch.hpp"
+
+namespace accel {
+namespace portable {
 
 using Real = REAL;
 
-enum Operation { kSample, kRetrieve, kSet, kAdd };
-
-// What the host says of a batch; the levels' places follow.
-struct Settings {
-  int operation;
-  int n;
-  int first[DEPTH + 1];    // where a level's nodes begin in the tree
-  int n_nodes[DEPTH + 1];  // how many there are
-};
-
 struct Request {
   int node;
-  Real value;  // down: what remains of the target, or the priority found; up: the node's new value
+  Real value;   // down: what remains of the target, or the priority found; up: the new value
+  bool counts;  // false: a change that another one of the batch overrides
 };
 
 template <int level> class DownPipe;
@@ -41,92 +37,108 @@ template <int level> using Up = sycl::ext::intel::pipe<UpPipe<level>, Request, P
 
 constexpr int kLevelNodes[] = LEVEL_NODES;
 
-inline bool goes_down(int operation) { return operation == kSample || operation == kRetrieve; }
-
-// The last positive child with less than the target before it; the first one for a target of 0.
-inline Request choose_child(const Real* children, Request parent) {
-  Real before = 0, before_chosen = 0;
-  int chosen = -1;
-#pragma unroll
-  for (int k = 0; k < FANOUT; ++k) {
-    const bool open = children[k] > 0 && (before < parent.value || chosen < 0);
-    chosen = open ? k : chosen;
-    before_chosen = open ? before : before_chosen;
-    before += children[k];
-  }
-  return {parent.node * FANOUT + (chosen < 0 ? 0 : chosen), parent.value - before_chosen};
-}
-
-inline Real sum_of_siblings(const Real* nodes, int node) {
-  const Real* siblings = nodes + node / FANOUT * FANOUT;
-  Real sum = 0;
-#pragma unroll
-  for (int k = 0; k < FANOUT; ++k) sum += siblings[k];
-  return sum;
-}
+// A tree of fewer levels fills the last ones; those above have one node and pass everything on.
+template <int level>
+int tree_level(const Tree<Real>& tree) { return level - DEPTH + tree.shape.depth; }
 
 template <int level>
-void look_up(const Real* nodes, int operation, int n) {
-  for (int i = 0; i < n; ++i) {
+void look_up(const Real* nodes, bool passes, TreeOperation operation, int64_t n) {
+  Forward order;
+  ArrayLanes<FANOUT> lanes(FANOUT, order);
+  for (int64_t i = 0; i < n; ++i) {
     Request request = Down<level - 1>::read();
-    if (operation == kSample) request = choose_child(nodes + request.node * FANOUT, request);
+    if (operation == kSample && !passes) {
+      request.node *= FANOUT;
+      request.node += choose_child(lanes, nodes + request.node, request.value);
+    }
     if (level == DEPTH) request.value = nodes[request.node];
     Down<level>::write(request);
   }
 }
 
 template <int level>
-void change(Real* nodes, int operation, int n) {
-  for (int i = 0; i < n; ++i) {
-    const Request request = Up<level>::read();
-    const Real before = level == DEPTH && operation == kAdd ? nodes[request.node] : Real(0);
-    nodes[request.node] = before + request.value;
-    Up<level - 1>::write({request.node / FANOUT, sum_of_siblings(nodes, request.node)});
+void change(Real* nodes, bool passes, int64_t n) {
+  Forward order;
+  ArrayLanes<FANOUT> lanes(FANOUT, order);
+  for (int64_t i = 0; i < n; ++i) {
+    Request request = Up<level>::read();
+    if (request.counts && !passes) {
+      nodes[request.node] = request.value;
+      request.node /= FANOUT;
+      request.value = lanes.sum(lanes.load(nodes + request.node * FANOUT));
+    }
+    Up<level - 1>::write(request);
   }
 }
 
 template <int level>
-void run_level(Real* tree, const Settings* settings) {
+void run_level(const Tree<Real>& tree, TreeOperation operation, int64_t n) {
   Real nodes[kLevelNodes[level - 1]];
-  Real* const stored = tree + settings->first[level];
-  const int n_nodes = settings->n_nodes[level];
+  const int own = tree_level<level>(tree);
+  const bool passes = own < 1;
+  Real* const stored = tree.level(passes ? 0 : own);
+  const int n_nodes = passes ? 1 : int(tree.shape.first[own + 1] - tree.shape.first[own]);
   for (int i = 0; i < n_nodes; ++i) nodes[i] = stored[i];
-  if (goes_down(settings->operation)) {
-    look_up<level>(nodes, settings->operation, settings->n);
+  if (operation == kSample || operation == kRetrieve) {
+    look_up<level>(nodes, passes, operation, n);
     return;
   }
-  change<level>(nodes, settings->operation, settings->n);
+  change<level>(nodes, passes, n);
+  if (passes) return;
   for (int i = 0; i < n_nodes; ++i) stored[i] = nodes[i];
 }
 
-#define LEVEL_KERNEL(level) \
-  SINGLE_TASK_KERNEL void tree_level_##level(Real* tree, const Settings* settings) { \
-    run_level<level>(tree, settings); \
-  }
+inline Request new_priority(const TreeBatch<Real>& batch, int64_t j) {
+  const Change<Real>& change = batch.change;
+  if (batch.operation == kFill) return {int(batch.start + j), batch.value, true};
+  // As in Change::write: nothing is changed where anything of the call was refused.
+  if (change.tree.status->first_bad != kNoneBad || !change.counts(j)) return {0, 0, false};
+  const Real priority = change.result(j);
+  *change.tree.largest = most(*change.tree.largest, to_bits(priority));
+  return {int(change.indices[j]), priority, true};
+}
 
-SINGLE_TASK_KERNEL void tree_producer(const int* nodes, const Real* values,
-                                      const Settings* settings) {
-  const int operation = settings->operation;
-  for (int i = 0; i < settings->n; ++i) {
-    const Request request{operation == kSample ? 0 : nodes[i],
-                          operation == kRetrieve ? Real(0) : values[i]};
-    if (goes_down(operation))
-      Down<0>::write(request);
+inline void produce(const TreeBatch<Real>& batch) {
+  const SampleTree<Real>& sample = batch.sample;
+  for (int64_t j = batch.first; j < batch.first + batch.n; ++j) {
+    if (batch.operation == kSample)
+      Down<0>::write({0, sample.target(j, sample.tree.total()), true});
+    else if (batch.operation == kRetrieve)
+      Down<0>::write({int(sample.indices[j]), 0, true});
     else
-      Up<DEPTH>::write(request);
+      Up<DEPTH>::write(new_priority(batch, j));
   }
 }
 
-SINGLE_TASK_KERNEL void tree_consumer(int* nodes, Real* values, Real* tree,
-                                      const Settings* settings) {
-  const bool down = goes_down(settings->operation);
-  for (int i = 0; i < settings->n; ++i) {
-    const Request request = down ? Down<DEPTH>::read() : Up<0>::read();
-    if (down) {
-      nodes[i] = request.node;
-      values[i] = request.value;
-    } else {
-      tree[0] = request.value;
+inline void consume(const TreeBatch<Real>& batch) {
+  const SampleTree<Real>& sample = batch.sample;
+  for (int64_t j = batch.first; j < batch.first + batch.n; ++j) {
+    const Request request = batch.goes_down() ? Down<DEPTH>::read() : Up<0>::read();
+    if (!batch.goes_down()) {
+      if (request.counts) sample.tree.nodes[0] = request.value;
+      continue;
     }
+    sample.indices[j] = request.node;
+    sample.priorities[j] = request.value;
+    if (sample.least_priority != nullptr)
+      *sample.least_priority = least(*sample.least_priority, to_bits(request.value));
   }
 }
+
+}  // namespace portable
+}  // namespace accel
+
+SINGLE_TASK_KERNEL void tree_producer(accel::portable::TreeBatch<REAL> batch) {
+  accel::portable::produce(batch);
+}
+
+SINGLE_TASK_KERNEL void tree_consumer(accel::portable::TreeBatch<REAL> batch) {
+  accel::portable::consume(batch);
+}
+
+#define LEVEL_KERNEL(level)                                              \
+  SINGLE_TASK_KERNEL void tree_level_##level(                            \
+      accel::portable::Tree<REAL> tree, int operation, int64_t n) {      \
+    accel::portable::run_level<level>(                                   \
+        tree, accel::portable::TreeOperation(operation), n);             \
+  }
