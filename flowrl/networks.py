@@ -65,13 +65,36 @@ def gaussian_actor(n_observations: int, n_actions: int, width: int) -> Layers:
 
 
 def perceptron(
-    n_inputs: int, widths: tuple[int, ...], n_outputs: int, hidden: Activation
+    n_inputs: int,
+    widths: tuple[int, ...],
+    n_outputs: int,
+    hidden: Activation,
+    end: Activation = Activation.IDENTITY,
 ) -> Layers:
-    """Build a plain chain of hidden layers with an identity end."""
+    """Build a plain chain of hidden layers and an end."""
     sizes = (n_inputs, *widths, n_outputs)
     rows = [(i - 1, 0, sizes[i], sizes[i + 1], hidden, -1) for i in range(len(widths))]
-    rows.append((len(widths) - 1, 0, sizes[-2], n_outputs, Activation.IDENTITY, 0))
+    rows.append((len(widths) - 1, 0, sizes[-2], n_outputs, end, 0))
     return np.array(rows, dtype=np.int32)
+
+
+def twins(n_inputs: int, width: int, n_networks: int) -> Layers:
+    """Build n_networks chains of two relu layers and one value, each its own, in one table.
+
+    Their first layers stand side by side in one of n_networks x `width`.
+    """
+    identity, relu, k = Activation.IDENTITY, Activation.RELU, range(n_networks)
+    return np.array(
+        [
+            (-1, 0, n_inputs, n_networks * width, relu, -1),
+            *((0, i * width, width, width, relu, -1) for i in k),
+            *((1 + i, 0, width, 1, identity, i) for i in k),
+        ],
+        dtype=np.int32,
+    )
+
+
+NO_LAYERS: Layers = np.zeros((0, 6), np.int32)
 
 
 def categorical_actor(n_observations: int, n_actions: int, width: int) -> Layers:
@@ -119,6 +142,15 @@ def initial_weights(layers: Layers, rng: np.random.Generator, head_gain: float) 
         weights = gain * np.concatenate(blocks, axis=1)
         pieces += [weights.astype(np.float32).ravel(), np.zeros(n_out, np.float32)]
     return np.concatenate(pieces)
+
+
+def uniform_weights(layers: Layers, rng: np.random.Generator) -> Weights:
+    """Draw weights and biases from U(-1, 1) / sqrt(n_in), as actor-critic code commonly does."""
+    pieces: list[Weights] = []
+    for row in layers:
+        n_in, n_out = int(row[Column.N_IN]), int(row[Column.N_OUT])
+        pieces.append(rng.uniform(-1.0, 1.0, (n_in + 1) * n_out).astype(np.float32) / n_in**0.5)
+    return np.concatenate(pieces).astype(np.float32) if pieces else np.zeros(0, np.float32)
 
 
 def _hidden_gain(activation: Activation) -> float:

@@ -23,19 +23,23 @@ from flowrl.envs.idle import NoEnvironments
 from flowrl.envs.interface import Interface, UnsupportedEnvironment
 from flowrl.envs.python import Env, PythonEnvironments, flat, python_interface
 
-ALGORITHMS = {"ppo": "flowrl.on_policy:OnPolicyTrainer"}
-AGENTS = {
-    "ppo": "flowrl.agents.ppo:PpoAgent",
-    "dqn": "flowrl.agents.dqn:DqnAgent",
-    "ddpg": "flowrl.agents.td3:Td3Agent",
-    "td3": "flowrl.agents.td3:Td3Agent",
-    "sac": "flowrl.agents.sac:SacAgent",
-}
+_OFF_POLICY = "flowrl.off_policy:OffPolicyTrainer"
+ALGORITHMS = {"ppo": "flowrl.on_policy:OnPolicyTrainer"} | dict.fromkeys(
+    ("dqn", "ddpg", "td3", "sac"), _OFF_POLICY
+)
+AGENTS = {"ppo": "flowrl.agents.ppo:PpoAgent"} | dict.fromkeys(
+    ("dqn", "ddpg", "td3", "sac"), "flowrl.agents.off_policy:OffPolicyAgent"
+)
 # Offered as the nearest names; the packages that hold them are not imported for that.
 OWN_ENVIRONMENTS = ("shkadov:Shkadov-v0", "shkadov:ShkadovSeparable-v0")
 LEARNERS = {
     "native": "flowrl.learners.native:NativeLearner",
     "torch": "flowrl.learners.torch_ppo:TorchLearner",
+}
+
+OFF_POLICY_LEARNERS = {
+    "native": "flowrl.learners.off_policy:NativeOffPolicyLearner",
+    "torch": "flowrl.learners.torch_off_policy:TorchOffPolicyLearner",
 }
 
 Environments = CompiledEnvironments | PythonEnvironments | NoEnvironments

@@ -19,6 +19,8 @@ class Stream(IntEnum):
     PERMUTATION = 2
     EVALUATION = 3
     INITIALISATION = 4
+    REPLAY = 5
+    LEARNER = 6
 
 
 def sequence(seed: int, stream: Stream, index: int = 0) -> np.random.SeedSequence:

@@ -99,7 +99,7 @@ def _configuration(arguments: Sequence[str], comm: Communicator) -> RunConfig:
     text = ""
     if comm.rank == 0:
         try:
-            text = to_toml(parse(arguments, PROGRAM))
+            text = to_toml(parse(arguments, PROGRAM).resolved())
         except ConfigError as error:
             _complain(error)
             text = _EXIT + str(_USAGE)

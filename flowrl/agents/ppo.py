@@ -38,7 +38,7 @@ class PpoAgent:
         """Build the layer tables."""
         kind = PolicyKind.CATEGORICAL if interface.is_discrete else PolicyKind.GAUSSIAN
         make = categorical_actor if interface.is_discrete else gaussian_actor
-        network = config.network
+        network = config.network.of(config.algo)
         actor = make(interface.n_observations, interface.n_choices, network.actor_width)
         value = critic(interface.n_observations, network.critic_width)
         return cls(kind, interface, actor, value, config.ppo.observation_clip)

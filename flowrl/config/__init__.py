@@ -2,6 +2,14 @@
 
 from flowrl.config.command_line import error_line, parse, parse_options, run_command
 from flowrl.config.names import ConfigError, nearest
+from flowrl.config.off_policy import (
+    DdpgConfig,
+    DqnConfig,
+    OffPolicyConfig,
+    ReplayConfig,
+    SacConfig,
+    Td3Config,
+)
 from flowrl.config.run import (
     ALGORITHMS,
     BOOTSTRAPS,
@@ -22,12 +30,18 @@ __all__ = [
     "LEARNERS",
     "CommConfig",
     "ConfigError",
+    "DdpgConfig",
+    "DqnConfig",
     "EvaluationConfig",
     "NetworkConfig",
+    "OffPolicyConfig",
     "PpoConfig",
     "ProgressConfig",
     "RecordConfig",
+    "ReplayConfig",
     "RunConfig",
+    "SacConfig",
+    "Td3Config",
     "error_line",
     "flat_toml",
     "from_toml",

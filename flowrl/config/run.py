@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flowrl.config.names import ConfigError
+from flowrl.config.off_policy import (
+    DdpgConfig,
+    DqnConfig,
+    OffPolicyConfig,
+    ReplayConfig,
+    SacConfig,
+    Td3Config,
+)
 from flowrl.config.options import check_fields, choice, file, pairs, real, switch, text, whole
 
-ALGORITHMS = ("ppo",)
+ALGORITHMS = ("ppo", "dqn", "ddpg", "td3", "sac")
 BOOTSTRAPS = ("regular", "eoe", "pt")
 LEARNERS = ("native", "torch")
 
@@ -166,6 +174,12 @@ class RunConfig:
     overwrite: bool = switch(False, "replace an earlier run in the results file")
     dry_run: bool = switch(False, "print what would be done, and stop")
     ppo: PpoConfig = field(default_factory=PpoConfig)
+    off_policy: OffPolicyConfig = field(default_factory=OffPolicyConfig)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    dqn: DqnConfig = field(default_factory=DqnConfig)
+    ddpg: DdpgConfig = field(default_factory=DdpgConfig)
+    td3: Td3Config = field(default_factory=Td3Config)
+    sac: SacConfig = field(default_factory=SacConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     progress: ProgressConfig = field(default_factory=ProgressConfig)
@@ -175,13 +189,17 @@ class RunConfig:
     def __post_init__(self) -> None:
         """Check every field, and the fields against each other."""
         check_fields(self)
-        object.__setattr__(self, "network", self.network.of(self.algo))
-        if self.bootstrap == "pt" and self.n_envs > self.ppo.n_transitions_per_update:
+        is_partial = self.algo == "ppo" and self.bootstrap == "pt"
+        if is_partial and self.n_envs > self.ppo.n_transitions_per_update:
             raise ConfigError(
                 "--n-envs must be at most --ppo.n-transitions-per-update "
                 f"({self.ppo.n_transitions_per_update}), got {self.n_envs}"
                 "; use fewer environments or larger updates"
             )
+
+    def resolved(self) -> RunConfig:
+        """Return the same with every number that was left to the algorithm."""
+        return replace(self, network=self.network.of(self.algo))
 
     @property
     def output(self) -> Path:

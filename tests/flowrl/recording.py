@@ -19,7 +19,7 @@ PARAMETERS = MappingProxyType({
 
 
 def header(config=None):
-    config = config or RunConfig()
+    config = (config or RunConfig()).resolved()
     return RunHeader(to_toml(config), "python -m flowrl.train", config.algo, config.env,
                      config.seed, n_ranks=1, parameters=PARAMETERS, git_commit="",
                      versions={"numpy": "2"})  # fmt: skip

@@ -1,0 +1,149 @@
+"""The learning half of off-policy training: stored rows, draws, updates, and their exact ratio."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from accel.interfaces import LearningStep
+from flowrl.agents.off_policy import OffPolicyAgent
+from flowrl.config import ConfigError, RunConfig
+from flowrl.learners.off_policy import OffPolicyLearner
+from flowrl.registry import OFF_POLICY_LEARNERS, load
+from flowrl.replay import Governor, ReplayManager, Rows, RowStorage
+from flowrl.seeding import Stream, generator, integer_seed
+from flowrl.stopwatch import Stopwatch
+from flowrl.trainer import TrainingError
+from flowrl.trajectory import Float32Array
+
+# Least standard deviation by which an observation is divided.
+_LEAST_STD = 1e-6
+
+
+class Learning:
+    """Replay manager, data storage and learner on one process, whoever acts."""
+
+    def __init__(self, config: RunConfig, agent: OffPolicyAgent, watch: Stopwatch) -> None:
+        """Allocate the replay buffer and the learner; raise ConfigError for what can't be."""
+        own, replay = config.off_policy, config.replay
+        self._config, self._watch = config, watch
+        self.governor = Governor(own.updates_per_transition, own.learning_starts, replay.batch_size)
+        _check(config, self.governor)
+        n_observations, n_actions = agent.interface.n_observations, agent.interface.n_actions
+        n_rows = min(replay.capacity, config.n_transitions)
+        self.storage = RowStorage(n_rows, n_observations, n_actions, replay.file)
+        self.replay = ReplayManager(replay, self.storage)
+        self.learner = _make_learner(config, agent)
+        self._rng = generator(config.seed, Stream.REPLAY)
+        self.mean, self.std = np.zeros(n_observations), np.ones(n_observations)
+        self.n_updates = self.n_skipped = 0
+        self._skipped_in_a_row = 0
+        self._has_begun = False
+
+    def insert(self, rows: Rows) -> None:
+        """Store rows as the policies saw them."""
+        if not self._has_begun or not self._config.off_policy.normalise_observations:
+            self.replay.insert(rows)
+        else:
+            self.replay.insert(
+                Rows(
+                    self._normalised(rows.observations),
+                    rows.actions,
+                    rows.rewards,
+                    self._normalised(rows.next_observations),
+                    rows.discounts,
+                )
+            )
+        self._watch.lap("insert")
+
+    def catch_up(self, transitions: int) -> list[LearningStep]:
+        """Make all updates that so many transitions allow."""
+        n_due = self.governor.allowed(transitions) - self.n_updates
+        if n_due > 0 and not self._has_begun:
+            self._begin()
+        return [self._update(transitions) for _ in range(n_due)]
+
+    @property
+    def has_begun(self) -> bool:
+        """Tell whether an update has been made; before, actions are random."""
+        return self._has_begun
+
+    def weight_exponent(self, transitions: int) -> float:
+        """Return the exponent of the importance weights; it ends at 1."""
+        if not self.replay.is_prioritized:
+            return 0.0
+        first = self._config.replay.weight_exponent
+        return first + (1.0 - first) * min(transitions / self._config.n_transitions, 1.0)
+
+    def state(self, transitions: int) -> dict[str, float]:
+        """Return what the iterations table says of the replay."""
+        return {
+            "weight_exponent": self.weight_exponent(transitions),
+            "update_ratio": self.governor.measured(transitions, self.n_updates),
+            "replay_size": self.storage.size,
+            "dropped_priorities": self.replay.n_dropped,
+            "skipped_gradients": self.n_skipped,
+        }
+
+    def _begin(self) -> None:
+        """Fix the normalisation by the rows of the random actions, and apply it to them."""
+        self._has_begun = True
+        if not self._config.off_policy.normalise_observations:
+            return
+        held = slice(self.storage.size)
+        rows = self.storage.rows
+        self.mean = rows.observations[held].mean(axis=0, dtype=np.float64)
+        self.std = np.maximum(rows.observations[held].std(axis=0, dtype=np.float64), _LEAST_STD)
+        for observations in (rows.observations, rows.next_observations):
+            observations[held] = self._normalised(observations[held])
+
+    def _normalised(self, observations: Float32Array) -> Float32Array:
+        clip = np.float32(self._config.off_policy.observation_clip)
+        mean, scale = self.mean.astype(np.float32), (1.0 / self.std).astype(np.float32)
+        normalised: Float32Array = np.clip((observations - mean) * scale, -clip, clip)
+        return normalised
+
+    def _update(self, transitions: int) -> LearningStep:
+        beta = self.weight_exponent(transitions)
+        sample = self.replay.sample(self._rng, self._config.replay.batch_size, beta)
+        self._watch.lap("sample")
+        step = self.learner.learn(self.storage.rows, sample.indices, sample.weights)
+        self._watch.lap("learn")
+        self.n_updates += 1
+        if step.applied:
+            self.replay.update_priorities(sample, step.td_errors)
+            self._watch.lap("update")
+        self._count_skips(step)
+        return step
+
+    def _count_skips(self, step: LearningStep) -> None:
+        """Count updates skipped for a non-finite gradient; too many in a row end the run."""
+        self.n_skipped += not step.applied
+        self._skipped_in_a_row = 0 if step.applied else self._skipped_in_a_row + 1
+        limit = self._config.off_policy.max_skipped_gradients
+        if self._skipped_in_a_row >= limit:
+            raise TrainingError(
+                f"{limit} updates in a row were not finite; the parameters are those before them. "
+                "Look at the environment's rewards and observations, or lower the learning rates"
+            )
+
+
+def _make_learner(config: RunConfig, agent: OffPolicyAgent) -> OffPolicyLearner:
+    try:
+        make = load(OFF_POLICY_LEARNERS[config.learner])
+    except ImportError as error:
+        raise ConfigError(
+            f"--learner {config.learner} cannot be loaded ({error}); "
+            "install it with: pip install 'flowrl[torch]', or use --learner native"
+        ) from error
+    learner: OffPolicyLearner = make(agent, integer_seed(config.seed, Stream.LEARNER))
+    learner.load_parameters(agent.initial_parameters(config.seed))
+    return learner
+
+
+def _check(config: RunConfig, governor: Governor) -> None:
+    if governor.first >= config.n_transitions:
+        raise ConfigError(
+            f"--n-transitions must be more than the {governor.first} before the first update "
+            f"(--off-policy.learning-starts {config.off_policy.learning_starts}, "
+            f"--replay.batch-size {config.replay.batch_size}), got {config.n_transitions}"
+        )

@@ -1,0 +1,204 @@
+"""Off-policy training: a replay buffer between those who act and the one who learns.
+
+In one process, acting and learning take turns: `steps_per_collection` steps of every environment,
+then as many updates as the governor allows. Equal seeds give equal bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from accel.interfaces import LearningStep
+from flowrl.agents.interface import make_policy
+from flowrl.agents.off_policy import OffPolicyAgent, exploration, exploring_noise
+from flowrl.collector import EPISODE_COLUMNS, Collector
+from flowrl.comm import Communicator
+from flowrl.config import RunConfig
+from flowrl.exploration import uniform_noise
+from flowrl.learning import Learning
+from flowrl.networks import Weights
+from flowrl.plan import PlanRows
+from flowrl.policies import PolicyArrays
+from flowrl.quantities import OFF_POLICY_SHARES
+from flowrl.registry import EnvironmentSource, build_agent
+from flowrl.replay import NStep, row_bytes
+from flowrl.schedule import Schedule
+from flowrl.seeding import Stream, integer_seed
+from flowrl.stopwatch import Stopwatch
+from flowrl.trainer import mean
+from flowrl.trajectory import Float64Array, IntArray
+
+
+@dataclass(frozen=True)
+class OffPolicyReport:
+    """What happened since the last report."""
+
+    transitions: int
+    update: int
+    episodes: Float64Array  # (n, 4) by EPISODE_COLUMNS
+    steps: tuple[LearningStep, ...]
+    state: dict[str, float]  # of replay and exploration, as the iterations table names it
+    spent: dict[str, float]  # by OFF_POLICY_SHARES [s]
+
+    def iteration(self) -> dict[str, float]:
+        """Return the row of the iterations table, but for the score."""
+        applied = [step for step in self.steps if step.applied]
+        names = ("critic_loss", "mean_value", "critic_gradient_norm")
+        of_actor = ("actor_loss", "actor_gradient_norm", "entropy")
+        return {
+            **{name: _mean_of(applied, name) for name in (*names, *of_actor)},
+            "td_error": mean([float(step.td_errors.mean()) for step in applied]),
+            "temperature": applied[-1].temperature if applied else float("nan"),
+            "transitions": self.transitions,
+            "updates": self.update,
+            **self.state,
+        }
+
+    def seconds(self) -> dict[str, float]:
+        """Return the row of the seconds table, but for the whole."""
+        return self.spent
+
+
+def _mean_of(steps: list[LearningStep], name: str) -> float:
+    """Return the mean over the steps that measured it: an actor does not learn in every one."""
+    values = [float(getattr(step, name)) for step in steps]
+    return mean([value for value in values if not np.isnan(value)])
+
+
+class OffPolicyTrainer:
+    """A run of DQN, DDPG, TD3 or SAC in one process."""
+
+    def __init__(self, config: RunConfig, comm: Communicator) -> None:  # noqa: ARG002
+        """Make the environments, the networks, the replay buffer and the learner.
+
+        Raises ConfigError for what cannot be trained.
+        """
+        self._config = config
+        source = EnvironmentSource(config.env, config.env_args)
+        self.interface = source.interface(config.n_envs)
+        self.agent = cast(OffPolicyAgent, build_agent(config, self.interface))
+        self.schedule = Schedule(
+            config.n_envs,
+            config.n_transitions,
+            config.n_envs * config.off_policy.steps_per_collection,
+            "pt",
+            self.interface.episode_steps,
+            self.interface.agents_per_group,
+        )
+        self._watch = Stopwatch()
+        self.learning = Learning(config, self.agent, self._watch)
+        self.collector = self._make_collector(source)
+        own = config.off_policy
+        self._n_step = NStep(config.n_envs, own.n_steps, own.gamma, own.reward_scale)
+
+    def _make_collector(self, source: EnvironmentSource) -> Collector:
+        seed, interface = self._config.seed, self.agent.interface
+        seeds = [integer_seed(seed, Stream.ENVIRONMENT, i) for i in range(self._config.n_envs)]
+        environments = source.make(seeds, interface)
+        kind = self.agent.kind
+        return Collector(
+            environments,
+            make_policy(self.agent),
+            lambda rng, shape: uniform_noise(kind, rng, shape),
+            seed,
+            first_env=0,
+        )
+
+    @property
+    def policy(self) -> PolicyArrays:
+        """Return the policy that acts."""
+        return self.collector.policy
+
+    @property
+    def environment_parameters(self) -> dict[str, object]:
+        """Return the numbers that the environments say they are made with."""
+        return self.collector.env_parameters
+
+    def parameters(self) -> Weights:
+        """Return the actor's weights, then the critics'."""
+        return self.learning.learner.parameters()
+
+    def normalisation(self) -> tuple[Float64Array, Float64Array]:
+        """Return the mean and standard deviation by which observations are scaled."""
+        return self.learning.mean, self.learning.std
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.collector.close()
+
+    def warm_up(self) -> None:
+        """Compile all that the loop calls, or load it from numba's cache, without a side effect."""
+        self.collector.compile()
+
+    def plan(self) -> PlanRows:
+        """Say how the run is spread over environments, updates and memory."""
+        config, learning = self._config, self.learning
+        n_rows = learning.storage.capacity
+        interface = self.agent.interface
+        gib = n_rows * row_bytes(interface.n_observations, interface.n_actions) / 2**30
+        n_updates = learning.governor.allowed(config.n_transitions)
+        return [
+            ("environments", str(config.n_envs)),
+            ("transitions", f"{config.n_transitions:,}"),
+            ("random transitions at first", f"{learning.governor.first:,}"),
+            ("updates", f"{n_updates:,} of {config.replay.batch_size} rows"),
+            ("replay buffer", f"{n_rows:,} rows, {gib:.3f} GiB, {config.replay.priorities}"),
+            ("learner", config.learner),
+        ]
+
+    def publish_policy(self) -> None:
+        """Copy the learner's actor and the observations' normalisation into the policy."""
+        policy = self.collector.policy
+        policy.weights[:] = self.learning.learner.actor_weights()
+        policy.observation_mean[:] = self.learning.mean
+        policy.observation_scale[:] = 1.0 / self.learning.std
+
+    def updates(self) -> Iterator[OffPolicyReport]:
+        """Train to the end; yield a report every `report_interval` transitions and at the end."""
+        interval, end = self._config.off_policy.report_interval, self._config.n_transitions
+        envs = np.arange(self._config.n_envs)
+        transitions = 0
+        episodes: list[Float64Array] = []
+        steps: list[LearningStep] = []
+        self._watch.reset()
+        for collection in self.schedule.collections():
+            self._explore(transitions)
+            episodes.append(self._collect(collection.lengths, envs))
+            before, transitions = transitions, transitions + collection.n_transitions
+            steps += self.learning.catch_up(transitions)
+            if transitions // interval > before // interval or transitions == end:
+                yield self._report(transitions, episodes, steps)
+                episodes, steps = [], []
+                self._watch.reset()
+
+    def _explore(self, transitions: int) -> None:
+        """Act at random until there is something learnt, then on it with noise."""
+        if self.learning.has_begun:
+            self.publish_policy()
+            amount = exploration(self._config, transitions)
+            self.collector.noise = exploring_noise(self.agent.kind, amount)
+
+    def _collect(self, lengths: IntArray, envs: IntArray) -> Float64Array:
+        """Unroll the environments and store their rows; return the episodes that ended."""
+        trajectory = self.collector.collect(lengths)
+        rows = self._n_step.rows(trajectory)
+        episodes = self.collector.finished_episodes(trajectory, envs)
+        self._watch.lap("collect")
+        self.learning.insert(rows)
+        return episodes
+
+    def _report(
+        self, transitions: int, episodes: list[Float64Array], steps: list[LearningStep]
+    ) -> OffPolicyReport:
+        state = self.learning.state(transitions)
+        state["exploration"] = exploration(self._config, transitions)
+        state["blow_ups"] = int(self.collector.n_blow_ups.sum())
+        spent = {name: self._watch.seconds.get(name, 0.0) for name in OFF_POLICY_SHARES}
+        ended = np.concatenate([np.empty((0, len(EPISODE_COLUMNS))), *episodes])
+        return OffPolicyReport(
+            transitions, self.learning.n_updates, ended, tuple(steps), state, spent
+        )

@@ -1,0 +1,76 @@
+"""The replay manager: which rows are learnt, and with which weight (Schaul et al. 2016)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from accel.backends import load
+from accel.interfaces import SumTree
+from flowrl.config import ReplayConfig
+from flowrl.replay.storage import Rows, RowStorage
+from flowrl.trajectory import Float32Array, IntArray
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows drawn for one update."""
+
+    indices: IntArray  # (n,) places in the storage
+    weights: Float32Array  # (n,) importance weights
+    generations: IntArray  # (n,) of the places when they were drawn
+    number: int  # of this sample, from 1: messages about it carry it
+
+
+class ReplayManager:
+    """Draws rows of a storage uniformly, or in proportion to priorities (|td error| + offset)^a."""
+
+    def __init__(self, config: ReplayConfig, storage: RowStorage, backend: str = "cpu") -> None:
+        """Manage a storage; the sum tree is that of a backend of `accel`."""
+        self.storage = storage
+        self._config = config
+        self._n_samples = 0
+        self.n_dropped = 0  # priorities that came too late
+        self._tree: SumTree | None = None
+        if config.priorities == "prioritized":
+            self._tree = load(backend).SumTree(storage.capacity, config.fanout)
+
+    @property
+    def is_prioritized(self) -> bool:
+        """Tell whether rows have priorities."""
+        return self._tree is not None
+
+    def insert(self, rows: Rows) -> None:
+        """Store rows; each gets the largest priority so far, so that it is learnt soon."""
+        start, n = self.storage.append(rows)
+        if self._tree is not None and n:
+            self._tree.insert(start, n)
+
+    def sample(self, rng: np.random.Generator, n: int, beta: float) -> Sample:
+        """Draw n rows; beta is the exponent of the importance weights."""
+        self._n_samples += 1
+        if self._tree is None:
+            indices = rng.integers(0, self.storage.size, n)
+            weights = np.ones(n, np.float32)
+        else:
+            indices, weights = self._tree.sample_stratified(rng.random(n), beta)
+        return Sample(indices, weights, self.storage.generations[indices], self._n_samples)
+
+    def sample_uniform(self, rng: np.random.Generator, n: int) -> IntArray:
+        """Draw n rows, each as likely as any."""
+        return rng.integers(0, self.storage.size, n)
+
+    def update_priorities(self, sample: Sample, td_errors: Float32Array) -> None:
+        """Set the priorities of learnt rows; those overwritten meanwhile are dropped."""
+        if self._tree is None:
+            return
+        is_same = self.storage.generations[sample.indices] == sample.generations
+        indices = sample.indices
+        if not is_same.all():
+            self.n_dropped += int(np.count_nonzero(~is_same))
+            indices, td_errors = indices[is_same], td_errors[is_same]
+        config = self._config
+        self._tree.set_td_errors(
+            indices, td_errors, config.priority_exponent, config.priority_offset
+        )

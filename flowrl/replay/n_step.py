@@ -1,0 +1,123 @@
+"""Rows of n-step returns from trajectories.
+
+R = r_0 + gamma r_1 + ... + gamma^(m-1) r_(m-1), followed by gamma^m times the value of the
+observation after step m - 1 (Sutton & Barto 2018, section 7.1). m = n, fewer where the episode ends
+before: at its true end the value is left out, at a time limit it is not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flowrl.replay.storage import Rows
+from flowrl.trajectory import BoolArray, Float32Array, Float64Array, IntArray, Trajectory
+
+
+class NStep:
+    """Turns the trajectories of some environments into rows; unfinished ones wait."""
+
+    def __init__(self, n_envs: int, n_steps: int, gamma: float, reward_scale: float) -> None:
+        """Begin with nothing pending."""
+        self._n, self._gamma, self._scale = n_steps, gamma, reward_scale
+        self._pending: list[_Steps | None] = [None] * n_envs
+
+    def rows(self, trajectory: Trajectory) -> Rows:
+        """Return the rows that a trajectory of all environments completes, env by env."""
+        return join([self._rows_of(i, trajectory) for i in range(len(self._pending))])
+
+    def _rows_of(self, i: int, trajectory: Trajectory) -> Rows:
+        steps = _Steps.of(trajectory, i)
+        pending = self._pending[i]
+        if pending is not None:
+            steps = pending.followed_by(steps)
+        last = steps.last_steps(self._n)
+        n_ready = int((last >= 0).sum())  # a step that waits makes all later ones wait
+        rows = self._assemble(steps, last[:n_ready])
+        self._pending[i] = steps.after(n_ready)
+        return rows
+
+    def _assemble(self, steps: _Steps, last: IntArray) -> Rows:
+        n = len(last)
+        length = last - np.arange(n) + 1
+        returns = np.zeros(n)
+        for k in range(int(length.max(initial=0)) - 1, -1, -1):
+            returns = np.where(
+                k < length,
+                steps.rewards[np.minimum(np.arange(n) + k, len(steps.rewards) - 1)]
+                + self._gamma * returns,
+                returns,
+            )
+        discounts = np.where(steps.terminated[last], 0.0, self._gamma**length)
+        return Rows(
+            steps.observations[:n],
+            steps.actions[:n],
+            (self._scale * returns).astype(np.float32),
+            steps.next_observations[last],
+            discounts.astype(np.float32),
+        )
+
+
+class _Steps:
+    """Successive steps of one environment."""
+
+    def __init__(
+        self,
+        observations: Float32Array,
+        actions: Float32Array,
+        rewards: Float64Array,
+        next_observations: Float32Array,
+        terminated: BoolArray,
+        ended: BoolArray,
+    ) -> None:
+        self.observations, self.actions, self.rewards = observations, actions, rewards
+        self.next_observations, self.terminated, self.ended = next_observations, terminated, ended
+
+    @classmethod
+    def of(cls, trajectory: Trajectory, i: int) -> _Steps:
+        n = int(trajectory.lengths[i])
+        terminated = trajectory.terminated[i, :n]
+        return cls(
+            trajectory.observations[i, :n],
+            trajectory.actions[i, :n],
+            trajectory.rewards[i, :n],
+            trajectory.next_observations[i, :n],
+            terminated,
+            terminated | trajectory.truncated[i, :n],
+        )
+
+    def followed_by(self, other: _Steps) -> _Steps:
+        pairs = zip(self._arrays(), other._arrays(), strict=True)
+        return _Steps(*(np.concatenate(pair) for pair in pairs))
+
+    def after(self, n: int) -> _Steps | None:
+        """Return copies of the steps from n on, so that a trajectory can be given back."""
+        if n == len(self.rewards):
+            return None
+        return _Steps(*(array[n:].copy() for array in self._arrays()))
+
+    def last_steps(self, n_steps: int) -> IntArray:
+        """Return the index of the last step of each step's return, -1 where it isn't known yet."""
+        n = len(self.rewards)
+        ends = np.where(self.ended, np.arange(n), n)
+        next_end = np.minimum.accumulate(ends[::-1])[::-1]
+        last = np.minimum(np.arange(n) + n_steps - 1, next_end)
+        result: IntArray = np.where(last < n, last, -1)
+        return result
+
+    def _arrays(self) -> tuple[np.ndarray, ...]:
+        return (
+            self.observations,
+            self.actions,
+            self.rewards,
+            self.next_observations,
+            self.terminated,
+            self.ended,
+        )
+
+
+def join(pieces: list[Rows]) -> Rows:
+    """Put rows behind one another."""
+    if len(pieces) == 1:
+        return pieces[0]
+    names = ("observations", "actions", "rewards", "next_observations", "discounts")
+    return Rows(*(np.concatenate([getattr(piece, name) for piece in pieces]) for name in names))
