@@ -14,6 +14,7 @@ PROGRAM = "flowrl.bench"
 BENCHES = {
     "film": "flowrl.bench.film",
     "learner": "flowrl.bench.learner",
+    "replay": "flowrl.bench.replay",
 }
 
 
@@ -35,7 +36,8 @@ Measure how fast one part is, on this machine.
 
 names:
   film     the film on one core
-  learner  a gradient step of PPO on one core, native beside torch
+  learner  gradient steps of every algorithm, native beside torch and other libraries
+  replay   the sum tree of prioritized replay on one core, beside other libraries
 
 {PROGRAM} NAME --help lists the options of one.
 """
