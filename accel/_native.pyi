@@ -1,9 +1,12 @@
 """Types of the compiled module."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from accel.interfaces import Batch, Options
 
 Float32Array = NDArray[np.float32]
 Int32Array = NDArray[np.int32]
@@ -136,6 +139,101 @@ class PpoLearner:
         """Return copies of all that a step changes: parameters, moments, counters, exponents."""
 
     def load_state(self, state: dict[str, NDArray[Any]]) -> None:
+        """Take over what `state` returned."""
+
+class OffPolicyStep:
+    """What one learning step measured, see `accel.interfaces.LearningStep`."""
+
+    @property
+    def td_errors(self) -> Float32Array: ...
+    @property
+    def critic_loss(self) -> float: ...
+    @property
+    def mean_value(self) -> float: ...
+    @property
+    def critic_gradient_norm(self) -> float: ...
+    @property
+    def actor_loss(self) -> float: ...
+    @property
+    def actor_gradient_norm(self) -> float: ...
+    @property
+    def entropy(self) -> float: ...
+    @property
+    def temperature(self) -> float: ...
+    @property
+    def applied(self) -> bool: ...
+
+class OffPolicyLearner:
+    """Learn by DQN, DDPG, TD3 or SAC on the processor, see `accel.interfaces.OffPolicyLearner`.
+
+    `actor_layers` is None for DQN. The rows of a batch are shared out among `n_pipelines` (1 to
+    256), which `n_threads` (at most as many) work on. Bits of the results depend on the pipelines
+    and the instruction set `variant` (see `variants`), not on the threads.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        actor_layers: Int32Array | None,
+        critic_layers: Int32Array,
+        *,
+        seed: int = 0,
+        n_pipelines: int = 1,
+        n_threads: int = 1,
+        device: str = "",
+        variant: str = "",
+    ) -> None: ...
+    @property
+    def n_parameters(self) -> int:
+        """Number of flat parameters."""
+
+    @property
+    def n_steps(self) -> int:
+        """Learning steps done, those left out too."""
+
+    @property
+    def n_skipped(self) -> int:
+        """Steps left out because a gradient or a loss was not finite."""
+
+    @property
+    def backend(self) -> str:
+        """Return "cpu"."""
+
+    @property
+    def device(self) -> str:
+        """Return "cpu"."""
+
+    @property
+    def variant(self) -> str:
+        """Instruction set in use."""
+
+    def learn(self, batch: Batch, rows: Int64Array | None = None) -> OffPolicyStep:
+        """Do one whole step: critics, then actor and temperature, then targets."""
+
+    def critic_gradient(
+        self, batch: Batch, rows: Int64Array | None = None, first_row: int = 0
+    ) -> Float32Array:
+        """Return the critics' gradient; all NaN where the loss is not finite."""
+
+    def apply_critic(self, gradient: Float32Array) -> None:
+        """Clip, step the critics' optimiser."""
+
+    def actor_gradient(self) -> Float32Array:
+        """Return the gradient by actor and log(alpha); empty where no actor step is due."""
+
+    def apply_actor(self, gradient: Float32Array) -> OffPolicyStep:
+        """Step actor and temperature, move the targets, count the step."""
+
+    def parameters(self) -> Float32Array:
+        """Return a copy of the flat parameters."""
+
+    def load_parameters(self, flat: Float32Array, targets: Float32Array | None = None) -> None:
+        """Take over flat parameters; the targets become equal to them unless given."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return copies of all that a step changes: parameters, targets, moments, counters."""
+
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `state` returned."""
 
 def forward(

@@ -1,8 +1,9 @@
-"""Time a gradient step of PPO: `python -m flowrl.bench learner`.
+"""Time gradient steps of every algorithm: `python -m flowrl.bench learner`.
 
-The native learner, with its rows cut into chunks of several sizes, beside the torch learner, and
-the core's float32 peak beside both. Every time is the least of many, taken in turns, so that
-another process on the core spoils some of them and not the ratios.
+PPO: the native learner, with its rows cut into chunks of several sizes, beside the torch learner.
+DQN, DDPG, TD3, SAC: the native learner beside libraries, those that are installed. The cores'
+float32 peak beside all. Every time is the least of many, taken in turns, so that another process on
+the core spoils some of them and not the ratios.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ from rich.table import Table
 
 from accel import multiply_adds, variants
 from flowrl.agents.ppo import PpoAgent
+from flowrl.bench.learner_peers import PEERS
+from flowrl.bench.off_policy_learner import NETWORKS, StepTimes, on_cores, show
+from flowrl.bench.off_policy_learner import measure as measure_off_policy
 from flowrl.bench.timing import least_seconds
-from flowrl.config import RunConfig, parse_options
-from flowrl.config.options import check_fields, switch, whole
+from flowrl.bench.workloads import Workload
+from flowrl.config import ConfigError, RunConfig, parse_options
+from flowrl.config.options import check_fields, switch, whole, words
 from flowrl.envs.interface import Interface
 from flowrl.learners import Batch, Learner, Step
 from flowrl.minibatches import CHUNK_ROWS, Minibatch
@@ -30,22 +35,34 @@ from flowrl.registry import LEARNERS, load
 from flowrl.trajectory import IntArray
 
 PROGRAM = "flowrl.bench learner"
+ALGORITHMS = ("ppo", *dict(NETWORKS))
 _N_PEAK = 200_000  # rounds of multiply-adds: about half a millisecond
 
 
 @dataclass(frozen=True)
 class LearnerBenchOptions:
-    """Time a gradient step of PPO on one core, native beside torch."""
+    """Time gradient steps, native beside torch and other libraries."""
 
-    n_observations: int = whole(10, "observations of the policy", low=1, high=10**4)
-    n_actions: int = whole(1, "actions of the policy", low=1, high=10**3)
-    n_rows: int = whole(1600, "transitions of the minibatch", low=1)
+    algorithms: tuple[str, ...] = words("of ppo, dqn, ddpg, td3, sac; all unless given", "NAME ...")
+    batches: tuple[str, ...] = words("off-policy batches; 32, 256 and 512 unless given", "N ...")
+    peers: tuple[str, ...] = words(f"of {', '.join(PEERS)}, none; all unless given", "NAME ...")
+    threads: int = whole(1, "threads of the off-policy learners, and of their peers", low=1)
+    n_observations: int = whole(10, "observations of PPO's policy", low=1, high=10**4)
+    n_actions: int = whole(1, "actions of PPO's policy", low=1, high=10**3)
+    n_rows: int = whole(1600, "transitions of PPO's minibatch", low=1)
     repeats: int = whole(200, "measurements, of which the least counts", low=1)
     json: bool = switch(False, "print one JSON object instead of a table")
 
     def __post_init__(self) -> None:
         """Check every field."""
         check_fields(self)
+        for field, known in (("algorithms", ALGORITHMS), ("peers", (*PEERS, "none"))):
+            for name in getattr(self, field):
+                if name not in known:
+                    raise ConfigError(f"{field} must be of {', '.join(known)}, got {name}")
+        for size in self.batches:
+            if not size.isdecimal() or int(size) < 1:
+                raise ConfigError(f"batches must be whole numbers from 1, got {size}")
 
 
 @dataclass(frozen=True)
@@ -159,8 +176,9 @@ def _torch_version() -> str:
     return f"torch {torch.__version__} on {torch.get_num_threads()} thread"
 
 
-def _print(options: LearnerBenchOptions, times: Sequence[LearnerTimes], peak: float) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 120)
+def _print(
+    console: Console, options: LearnerBenchOptions, times: Sequence[LearnerTimes], peak: float
+) -> None:
     table = Table(title=f"PPO gradient step, {options.n_rows} transitions", title_justify="left")
     columns = (
         "learner", "rows a chunk", "gradient \\[ms]", "apply \\[ms]", "step \\[ms]", "GFLOP/s",
@@ -187,13 +205,39 @@ def _print(options: LearnerBenchOptions, times: Sequence[LearnerTimes], peak: fl
     )
 
 
+def _off_policy(options: LearnerBenchOptions, console: Console) -> list[StepTimes]:
+    """Time the off-policy algorithms asked for; say which peers are not there, each once."""
+    wanted = options.algorithms or ALGORITHMS
+    peers = [name for name in options.peers or PEERS if name != "none"]
+    said: set[str] = set()
+
+    def tell(line: str) -> None:
+        if line not in said and not options.json:
+            console.print(line, markup=False)
+        said.add(line)
+
+    times: list[StepTimes] = []
+    with on_cores(options.threads):
+        for algorithm, width in NETWORKS:
+            for size in (options.batches or ("32", "256", "512")) if algorithm in wanted else ():
+                work = Workload(algorithm, width, int(size))
+                times += measure_off_policy(work, options.repeats, options.threads, peers, tell)
+    return times
+
+
 def command(arguments: Sequence[str]) -> int:
     """Run the command line; return the exit code."""
     options = parse_options(LearnerBenchOptions, arguments, PROGRAM)
-    times, peak = measure(options)
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    times, peak = measure(options) if "ppo" in (options.algorithms or ALGORITHMS) else ([], 0.0)
+    if times and not options.json:
+        _print(console, options, times, peak)
+    steps = _off_policy(options, console)
     if options.json:
         rows = [{**dataclasses.asdict(t), "step_ms": t.step_ms} for t in times]
-        sys.stdout.write(json.dumps({"peak_gflops": peak, "learners": rows}) + "\n")
-    else:
-        _print(options, times, peak)
+        report = {"peak_gflops": peak, "learners": rows}
+        report["off_policy"] = [dataclasses.asdict(t) for t in steps]
+        sys.stdout.write(json.dumps(report) + "\n")
+    elif steps:
+        show(console, steps, options.threads)
     return 0

@@ -16,7 +16,7 @@ def test_operations_of_a_network() -> None:
 
 def test_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
-    assert command(["--n-rows", "60", "--repeats", "2", "--json"]) == 0
+    assert command(["--algorithms", "ppo", "--n-rows", "60", "--repeats", "2", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["peak_gflops"] > 0
     assert [t["learner"] for t in report["learners"]] == ["native", "native", "torch"]
