@@ -66,6 +66,7 @@ const int64_t* checked_rows(const SumTree& tree, const py::array& indices) {
 void check_priorities(const SumTree& tree, const double* priorities, int64_t n,
                       const char* field = "priorities") {
   const double most = tree.most();
+  if (tree.largest_of(priorities, n) <= most) return;
   check_each(priorities, n, field, ("at least 0 and at most " + to_text(most)).c_str(),
              [most](double p) { return p >= 0 && p <= most; });
 }

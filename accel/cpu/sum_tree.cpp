@@ -164,8 +164,8 @@ void SumTree::copy_priorities(double* priorities) const {
 
 // Of repeated rows only the last result counts, so only that one can be wrong.
 void SumTree::check_results(const int64_t* rows, const double* changed, int64_t n) const {
+  if (largest_of(changed, n) <= most_) return;
   const auto right = [this](double p) { return p >= 0 && p <= most_; };
-  if (std::all_of(changed, changed + n, right)) return;
   std::unordered_map<int64_t, int64_t> last;
   for (int64_t i = 0; i < n; ++i) last[rows[i]] = i;
   for (int64_t i = 0; i < n; ++i)
@@ -197,35 +197,17 @@ void SumTree::set_td_errors(const int64_t* rows, const float* errors, int64_t n,
                             double epsilon) {
   std::unique_ptr<double[]> priorities(new double[size_t(n)]);
   tree_kernels_.prioritise(errors, n, alpha, epsilon, priorities.get());
-  for (int64_t i = 0; i < n; ++i)
-    if (!(priorities[size_t(i)] <= most_))
-      throw std::invalid_argument("priorities[" + std::to_string(i) +
-                                  "] must be at least 0 and at most " + to_text(most_) + ", got " +
-                                  to_text(priorities[size_t(i)]));
+  if (largest_of(priorities.get(), n) > most_)
+    throw std::invalid_argument("priorities from td_errors must be at most " + to_text(most_) +
+                                ", got " + to_text(largest_of(priorities.get(), n)));
   set(rows, priorities.get(), n);
 }
 
 void SumTree::write(const int64_t* rows, const double* priorities, int64_t n) {
-  const size_t n_marks = size_t(std::min(kMarksPerNode * n, view_.n_nodes[view_.n_levels - 1]));
   if (nodes_.size() < size_t(n)) nodes_.resize(size_t(n));
-  if (marks_.size() < n_marks) marks_.resize(n_marks);
-  double* to = leaves();
-  const double* parents = view_.sums[view_.n_levels - 1];
-  for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) __builtin_prefetch(to + rows[i + kAhead], 1);
-    to[rows[i]] = priorities[i];
-    nodes_[size_t(i)] = rows[i] >> view_.log_fanout;
-    __builtin_prefetch(parents + nodes_[size_t(i)], 1);
-  }
-  raise_largest(rows, priorities, n);
-  tree_kernels_.refresh(view_, nodes_.data(), n, marks_.data());
-}
-
-// The largest of what was written and not overwritten by a later one of the batch.
-void SumTree::raise_largest(const int64_t* rows, const double* priorities, int64_t n) {
-  double high = 0.0;
-  for (int64_t i = 0; i < n; ++i) high = priorities[i] > high ? priorities[i] : high;
-  if (high <= largest_) return;
+  tree_kernels_.write(view_, rows, priorities, n, nodes_.data());
+  if (largest_of(priorities, n) <= largest_) return;
+  // What a later one of the batch has overwritten does not count.
   for (int64_t i = 0; i < n; ++i) largest_ = std::max(largest_, leaves()[rows[i]]);
 }
 

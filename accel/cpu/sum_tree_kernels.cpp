@@ -138,37 +138,48 @@ ACCEL_INLINE void refresh_node(const TreeView& tree, int level, int64_t node) {
   tree.sums[level - 1][node] = sum;
 }
 
-// Keep the parents of nodes, each once where they are so few that they repeat.
-ACCEL_INLINE int64_t keep_parents(int64_t* nodes, int64_t n, int shift, int64_t n_parents,
-                                  unsigned char* marks) {
+// All of the levels above `level`.
+template <int fanout>
+void refresh_above(const TreeView& tree, int level) {
+  for (; level > 0; --level)
+    for (int64_t node = 0; node < tree.n_nodes[level - 1]; ++node)
+      refresh_node<fanout>(tree, level, node);
+}
+
+// Refresh nodes of `level - 1`; keep their parents, once where equal ones are neighbours.
+template <int fanout>
+ACCEL_INLINE int64_t refresh_nodes(const TreeView& tree, int level, int64_t* nodes, int64_t n) {
   int64_t n_kept = 0, before = -1;
-  const bool mark = n_parents <= kMarksPerNode * n;
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t parent = nodes[i] >> shift;
-    const bool known = mark ? marks[parent] != 0 : parent == before;
+    const int64_t node = nodes[i], parent = node / fanout;
+    refresh_node<fanout>(tree, level, node);
     nodes[n_kept] = parent;
-    n_kept += !known;
-    if (mark) marks[parent] = 1;
+    n_kept += parent != before;
     before = parent;
   }
-  if (mark)
-    for (int64_t i = 0; i < n_kept; ++i) marks[nodes[i]] = 0;
   return n_kept;
 }
 
+// Nodes are refreshed again where rows share them: that is right, and quicker than finding out, until
+// most of a level's nodes are among them; then all of it is.
 template <int fanout>
-void refresh(const TreeView& tree, int64_t* nodes, int64_t n, unsigned char* marks) {
-  // Repeated indices of rows: their nodes are few, or near each other, or do no harm.
-  n = keep_parents(nodes, n, 0, tree.n_nodes[tree.n_levels - 1], marks);
-  for (int level = tree.n_levels; level > 0; --level) {
-    for (int64_t i = 0; i < n; ++i) {
-      if (level > 1 && i + kAhead < n)
-        prefetch_siblings<fanout>(tree.sums[level] + nodes[i + kAhead] * fanout);
-      refresh_node<fanout>(tree, level, nodes[i]);
+void write(const TreeView& tree, const int64_t* rows, const double* priorities, int64_t n,
+           int64_t* nodes) {
+  int level = tree.n_levels;
+  double* leaves = tree.sums[level];
+  const double* parents = tree.sums[level - 1];
+  for (int64_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) {
+      const int64_t next = rows[i + kAhead] / unsigned(fanout);
+      prefetch_siblings<fanout>(leaves + next * fanout);
+      __builtin_prefetch(parents + next);
     }
-    if (level > 1)
-      n = keep_parents(nodes, n, tree.log_fanout, tree.n_nodes[level - 2], marks);
+    leaves[rows[i]] = priorities[i];
+    nodes[i] = rows[i] / unsigned(fanout);
   }
+  for (; level > 0 && n <= 2 * tree.n_nodes[level - 1]; --level)
+    n = refresh_nodes<fanout>(tree, level, nodes, n);
+  refresh_above<fanout>(tree, level);
 }
 
 template <int fanout>
@@ -193,6 +204,29 @@ ACCEL_INLINE void map(const From* from, To* to, int64_t n, Function function) {
   for (int64_t j = i; j < n; ++j) to[j] = results[j - i];
 }
 
+// The largest; infinity where one is negative or NaN.
+static double largest(const double* values, int64_t n) {
+  DoubleVec high{};
+  LongVec wrong{};
+  int64_t i = 0;
+  for (; i + kDoubles <= n; i += kDoubles) {
+    const DoubleVec x = load(values + i);
+    wrong |= ~(x >= 0.0);
+    high = x > high ? x : high;
+  }
+  double result = 0.0;
+  bool right = true;
+  for (int j = 0; j < kDoubles; ++j) {
+    right &= wrong[j] == 0;
+    result = high[j] > result ? high[j] : result;
+  }
+  for (; i < n; ++i) {
+    right &= values[i] >= 0.0;
+    result = values[i] > result ? values[i] : result;
+  }
+  return right ? result : __builtin_inf();
+}
+
 static void weigh(const double* priorities, int64_t n, double least, double beta, float* weights) {
   const DoubleVec lowest = log2(splat(least));
   map(priorities, weights, n, [=](DoubleVec p) __attribute__((always_inline)) {
@@ -208,8 +242,8 @@ static void prioritise(const float* errors, int64_t n, double alpha, double epsi
 }
 
 template <int fanout>
-constexpr TreeKernels kTree = {descend<fanout>, refresh<fanout>, refresh_range<fanout>, weigh,
-                               prioritise};
+constexpr TreeKernels kTree = {descend<fanout>, write<fanout>, refresh_range<fanout>, largest,
+                               weigh,           prioritise};
 
 // By the logarithm of the fanout.
 extern const TreeKernels trees[];

@@ -73,21 +73,21 @@ class Floor:
 def _call(contender: Contender, operation: str, capacity: int, n: int) -> Callable[[], object]:
     """Return a call that does an operation _N_CALLS times, each on other rows."""
     rng = np.random.default_rng(n)
-    rows = rng.integers(0, capacity, (_N_CALLS, n)).astype(contender.indices)
-    errors = np.abs(rng.normal(size=(_N_CALLS, n)).astype(np.float32))
-    priorities = errors.astype(np.float64)
-    begins = rng.integers(0, capacity - n, _N_CALLS)
-    runs = [np.arange(begin, begin + n) for begin in begins]
-    sample, update, set_, insert = (
+    # Lists, because taking a row of an array takes time.
+    rows = list(rng.integers(0, capacity, (_N_CALLS, n)).astype(contender.indices))
+    errors = list(np.abs(rng.normal(size=(_N_CALLS, n)).astype(np.float32)))
+    priorities = [row.astype(np.float64) for row in errors]
+    runs = [np.arange(begin, begin + n) for begin in rng.integers(0, capacity - n, _N_CALLS)]
+    sample, update, replace, insert = (
         contender.sample, contender.update, contender.set, contender.insert
     )  # fmt: skip
     if operation == "indices + weights":
         return lambda: [sample(n) for _ in range(_N_CALLS)]
     if operation == "update":
         return lambda: [update(i, e) for i, e in zip(rows, errors, strict=True)]
-    if operation == "insert" or set_ is None:
+    if operation == "insert" or replace is None:
         return lambda: [insert(run) for run in runs]
-    return lambda: [set_(i, p) for i, p in zip(rows, priorities, strict=True)]
+    return lambda: [replace(i, p) for i, p in zip(rows, priorities, strict=True)]
 
 
 def measure(capacity: int, repeats: int) -> tuple[list[Rate], list[str]]:

@@ -26,6 +26,11 @@ class SumTree {
   const Kernels& kernels() const { return kernels_; }
   double most() const { return most_; }  // a priority may be
 
+  // Infinity where one is negative or NaN.
+  double largest_of(const double* values, int64_t n) const {
+    return tree_kernels_.largest(values, n);
+  }
+
   double total() const;
   double largest() const;
   void sample(const double* targets, int64_t n, int64_t* rows, double* priorities) const;
@@ -50,7 +55,6 @@ class SumTree {
   void require_positive_total() const;
   void check_results(const int64_t* rows, const double* changed, int64_t n) const;
   void write(const int64_t* rows, const double* priorities, int64_t n);
-  void raise_largest(const int64_t* rows, const double* priorities, int64_t n);
   void fill(int64_t first, int64_t n, double priority);
   double* leaves() const { return view_.sums[view_.n_levels]; }
 
@@ -67,8 +71,8 @@ class SumTree {
   TreeView view_{};
   double largest_ = 0.0;  // 0 before the first positive one
   mutable FairLock lock_;
-  std::vector<int64_t> nodes_;       // of one change, for the writer only
-  std::vector<unsigned char> marks_; // zeros between changes
+  // of one change, for the writer only
+  std::vector<int64_t> nodes_;
   std::vector<double> changed_;
 };
 

@@ -31,18 +31,19 @@ struct TreeTargets {
 struct TreeKernels {
   // Find each target's row; the total must be positive.
   void (*descend)(const TreeView&, const TreeTargets&, int64_t* rows, double* priorities);
-  // Compute the ancestors of n nodes of the lowest inner level, which are overwritten. `marks` holds
-  // zeros, kMarksPerNode n or as many as that level has nodes; it does so again afterwards.
-  void (*refresh)(const TreeView&, int64_t* nodes, int64_t n, unsigned char* marks);
+  // Replace the priorities of n rows, the last one of equal rows counts. `nodes` (n) is overwritten.
+  void (*write)(const TreeView&, const int64_t* rows, const double* priorities, int64_t n,
+                int64_t* nodes);
   // Compute the ancestors of the rows first to last.
   void (*refresh_range)(const TreeView&, int64_t first, int64_t last);
+  // The largest of n values, infinity where one is negative or NaN.
+  double (*largest)(const double* values, int64_t n);
   // weights = (priorities / least)^-beta
   void (*weigh)(const double* priorities, int64_t n, double least, double beta, float* weights);
   // priorities = (|errors| + epsilon)^alpha
   void (*prioritise)(const float* errors, int64_t n, double alpha, double epsilon,
                      double* priorities);
 };
-constexpr int64_t kMarksPerNode = 8;
 
 struct Kernels;
 
