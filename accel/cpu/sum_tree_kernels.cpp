@@ -146,13 +146,18 @@ void refresh_above(const TreeView& tree, int level) {
       refresh_node<fanout>(tree, level, node);
 }
 
-// Refresh nodes of `level - 1`; keep their parents, once where equal ones are neighbours.
+// Refresh nodes of `level - 1`; keep their parents, once where equal ones are neighbours, and fetch what
+// these will read and write.
 template <int fanout>
 ACCEL_INLINE int64_t refresh_nodes(const TreeView& tree, int level, int64_t* nodes, int64_t n) {
   int64_t n_kept = 0, before = -1;
+  const int above = level > 1 ? level - 1 : 1;
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t node = nodes[i], parent = node / fanout;
+    const int64_t node = nodes[i], parent = int64_t(uint64_t(node) / fanout);
     refresh_node<fanout>(tree, level, node);
+    prefetch_siblings<fanout>(tree.guides[above] + parent * fanout);
+    if (fanout > 8) prefetch_siblings<fanout>(tree.sums[above] + parent * fanout);
+    __builtin_prefetch(tree.sums[above - 1] + parent);
     nodes[n_kept] = parent;
     n_kept += parent != before;
     before = parent;
@@ -170,12 +175,12 @@ void write(const TreeView& tree, const int64_t* rows, const double* priorities, 
   const double* parents = tree.sums[level - 1];
   for (int64_t i = 0; i < n; ++i) {
     if (i + kAhead < n) {
-      const int64_t next = rows[i + kAhead] / unsigned(fanout);
+      const int64_t next = int64_t(uint64_t(rows[i + kAhead]) / fanout);
       prefetch_siblings<fanout>(leaves + next * fanout);
       __builtin_prefetch(parents + next);
     }
     leaves[rows[i]] = priorities[i];
-    nodes[i] = rows[i] / unsigned(fanout);
+    nodes[i] = int64_t(uint64_t(rows[i]) / fanout);
   }
   for (; level > 0 && n <= 2 * tree.n_nodes[level - 1]; --level)
     n = refresh_nodes<fanout>(tree, level, nodes, n);
