@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
+from accel.interfaces import OffPolicyLearner as _OffPolicyLearner
+from accel.interfaces import Options as _Options
 from accel.interfaces import SumTree as _SumTree
 
-__all__ = ["SumTree", "devices"]
+__all__ = ["OffPolicyLearner", "SumTree", "devices"]
 
 
 def devices() -> list[str]:
@@ -29,4 +34,28 @@ def SumTree(
     """Make a tree."""
     from accel.sycl import sum_tree
 
-    return sum_tree.make(capacity, fanout, device or devices()[0], dtype, form, concurrent)
+    return sum_tree.make(capacity, fanout, _chosen(device), dtype, form, concurrent)
+
+
+def OffPolicyLearner(
+    options: _Options,
+    actor_layers: NDArray[np.int32] | None,
+    critic_layers: NDArray[np.int32],
+    *,
+    seed: int = 0,
+    n_pipelines: int = 4,
+    device: str = "",
+) -> _OffPolicyLearner:
+    """Make a learner."""
+    from accel.sycl import off_policy
+
+    return off_policy.make(
+        options, actor_layers, critic_layers, seed, n_pipelines, _chosen(device)
+    )
+
+
+def _chosen(device: str) -> str:
+    found = devices()
+    if device and device not in found:
+        raise ValueError(f"device must be one of {', '.join(found)}, got {device!r}")
+    return device or found[0]

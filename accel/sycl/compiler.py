@@ -26,7 +26,11 @@ _INCLUDE = Path(__file__).parent.parent / "include"
 _INCLUDED = re.compile(r'^#include "(accel/[^"]+)"$', re.MULTILINE)
 # Devices lack libraries of the standard's mathematics; SPIR-V that is loaded again must keep every
 # argument, because the record of those left out stays behind in the compiler.
-_OPTIONS = ("-fno-sycl-device-lib=all", "-fno-sycl-dead-args-optimization")
+_OPTIONS = (
+    "-fno-sycl-device-lib=all",
+    "-fno-sycl-dead-args-optimization",
+    "-fsycl-device-code-split=off",
+)
 _MAGIC = b"accel device code 1\n"
 
 

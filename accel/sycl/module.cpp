@@ -42,4 +42,5 @@ PYBIND11_MODULE(_sycl, m) {
       .def(py::init(&make_program), arg("device"), arg("code"), arg("is_binary"))
       .def("binary", [](const Program& program) { return py::bytes(program.binary()); });
   bind_sum_tree(m);
+  bind_off_policy(m);
 }

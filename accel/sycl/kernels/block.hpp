@@ -1,5 +1,8 @@
-// A work-group as the kernel bodies see it (see accel/portable/block.hpp). FANOUT: of the sum tree.
+// A work-group as the kernel bodies see it (see accel/portable/block.hpp).
 #define ACCEL_PORTABLE_SYCL
+#ifndef FANOUT
+#define FANOUT 2  // of the sum tree; learners have none
+#endif
 #include "accel/portable/block.hpp"
 
 namespace accel {
