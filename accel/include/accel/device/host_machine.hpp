@@ -3,6 +3,7 @@
 //     allocate<T>(n)              zeroed device memory, given back at the end of its scope
 //     Mirror                      bytes that host and device both hold; host() and device() address them
 //     push(mirror, from, to)      copy bytes to the device, in the order of the launches
+//     wait_for_push()             until the host may write into mirrors again
 //     pull(mirror, from, to)      copy bytes back and wait for them
 //     put, get                    copy arrays of any size and wait
 //     zero(p, n)                  in the order of the launches
@@ -58,6 +59,7 @@ class HostMachine {
   Mirror mirror(size_t n) { return Mirror(n); }
   void push(Mirror&, size_t, size_t) {}
   void pull(Mirror&, size_t, size_t) {}
+  void wait_for_push() {}
 
   template <class T>
   void put(T* device, const T* host, size_t n) { std::memcpy(device, host, n * sizeof(T)); }

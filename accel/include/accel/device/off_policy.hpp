@@ -22,7 +22,7 @@ using portable::kActor;
 using portable::kCritic;
 
 template <class Machine>
-class DeviceLearner : public Learner {
+class DeviceLearner : public virtual Learner {
  public:
   DeviceLearner(Machine machine, const LearnerOptions& options, const Network& actor,
                 const Network& critic)
@@ -262,6 +262,7 @@ class DeviceLearner : public Learner {
 
   // Everything lies where the largest batch so far needs it, so that memory is laid out once.
   void place(int64_t n) {
+    machine_.wait_for_push();
     make_room(n);
     at_ = places(n_room_);
     view_.n_rows = int(n);
@@ -298,11 +299,18 @@ class DeviceLearner : public Learner {
           0);
   }
 
+  static portable::Outcome unmeasured() {
+    portable::Outcome o{};
+    for (float* value : {&o.critic_loss, &o.mean_value, &o.actor_loss, &o.entropy, &o.temperature,
+                         &o.norms[0], &o.norms[1], &o.norms[2]})
+      *value = std::numeric_limits<float>::quiet_NaN();
+    return o;
+  }
+
   // A step begins: tell the device where the batch lies, and that nothing is measured yet.
   void begin(const portable::BatchPlace& batch, size_t push_from) {
     *host<portable::BatchPlace>(at_.place) = batch;
-    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-    *host<portable::Outcome>(at_.outcome) = {nan, nan, nan, nan, nan, {nan, nan, nan}, {0, 0, 0}};
+    *host<portable::Outcome>(at_.outcome) = unmeasured();
     machine_.push(mirror_, push_from, at_.td_errors);
     if (stage_ == Stage::critic_applied) discard();
     stage_ = Stage::idle;
@@ -351,6 +359,10 @@ class DeviceLearner : public Learner {
   StepMeasures end_step() {
     ++n_steps_;
     stage_ = Stage::idle;
+    return measures();
+  }
+
+  StepMeasures measures() {
     machine_.pull(mirror_, at_.outcome, at_.td_errors + size_t(view_.n_rows) * sizeof(float));
     const float* errors = host<float>(at_.td_errors);
     return {*host<portable::Outcome>(at_.outcome),

@@ -15,7 +15,7 @@ namespace accel {
 namespace device {
 
 template <class Machine, class Real>
-class DeviceTree : public Tree {
+class DeviceTree : public virtual Tree {
  public:
   DeviceTree(Machine machine, int64_t capacity, int log_fanout)
       : machine_(std::move(machine)),
@@ -239,24 +239,24 @@ class DeviceTree : public Tree {
     machine_.launch(portable::ClaimRows<Real>{change}, blocks(change.n));
     machine_.launch(portable::CheckRows<Real>{change}, blocks(change.n));
     machine_.launch(portable::WriteRows<Real>{change}, blocks(change.n));
-    recompute({change.indices, 0, change.n});
+    recompute(change.tree, {change.indices, 0, change.n});
   }
 
-  void recompute(const portable::ChangedRows& rows) {
+  void recompute(const portable::Tree<Real>& tree, const portable::ChangedRows& rows) {
     for (int level = shape_.depth - 1; level >= 0; --level)
-      machine_.launch(portable::RecomputeLevel<Real>{tree(), rows, level},
+      machine_.launch(portable::RecomputeLevel<Real>{tree, rows, level},
                       blocks(rows.n_nodes(shape_, level) << shape_.log_fanout));
   }
 
   void recompute_all() {
     begin(1);
     push(status().end);
-    recompute({nullptr, 0, shape_.capacity});
+    recompute(tree(), {nullptr, 0, shape_.capacity});
   }
 
   virtual void fill(int64_t start, int64_t n, Real value) {
     machine_.launch(portable::FillRows<Real>{tree(), start, n, value}, blocks(n));
-    recompute({nullptr, start, n});
+    recompute(tree(), {nullptr, start, n});
   }
 
   // Stamps only grow, so that no call has to clear those of the last.

@@ -72,8 +72,11 @@ class ArrayLanes {
     return n == fanout_ ? sums[n - 1] : sums[n - 1] + sums[fanout_ - 1];
   }
 
+  // By one lane for the group.
+  template <class Function>
+  void once(Function function) const { function(); }
   template <class T>
-  void store(T* where, T value) const { *where = value; }  // once a group
+  void store(T* where, T value) const { *where = value; }
 
  private:
   int width() const { return fanout_ < kMostLanes ? fanout_ : kMostLanes; }

@@ -109,7 +109,8 @@ struct SampleTree {
       const Real priority = tree.leaves()[row];
       lanes.store(indices + j, row);
       lanes.store(priorities + j, priority);
-      if (least_priority != nullptr) atomic_min(least_priority, to_bits(priority));
+      if (least_priority != nullptr)
+        lanes.once([&] { atomic_min(least_priority, to_bits(priority)); });
     });
   }
 };
@@ -132,6 +133,24 @@ struct WeighRows {
     const Real smallest = from_bits<Real>(*least_priority);
     grid_parallel(block, n, [&](int64_t j) {
       weights[j] = float(pow_(priorities[j] / smallest, -beta));
+    });
+  }
+};
+
+// Priorities (|td error| + epsilon)^alpha (Schaul et al. 2016).
+template <class Real>
+struct PrioritiseRows {
+  static constexpr const char* kName = "prioritise_rows";
+  static constexpr int kThreads = 256;
+  const float* td_errors;  // (n,)
+  Real* priorities;        // (n,)
+  int64_t n;
+  Real alpha, epsilon;
+
+  template <class Block>
+  ACCEL_DEVICE void operator()(Block& block) const {
+    grid_parallel(block, n, [&](int64_t j) {
+      priorities[j] = pow_(Real(abs_(td_errors[j])) + epsilon, alpha);
     });
   }
 };

@@ -15,7 +15,7 @@
 #define ACCEL_UNROLL
 #endif
 
-#if !defined(ACCEL_PORTABLE_SYCL) && !defined(__CUDACC__)
+#if !defined(ACCEL_PORTABLE_SYCL)
 #include <cmath>
 #endif
 
