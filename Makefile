@@ -6,7 +6,7 @@ MPIRUN := $(VENV)/bin/mpirun
 RUN := $(VENV)/.run-installed
 DEV := $(VENV)/.dev-installed
 NATIVE := CMakeLists.txt $(wildcard accel/*.cpp accel/*/*.cpp accel/*/*.hpp accel/include/accel/*.hpp)
-BUILD := "scikit-build-core>=0.10" "pybind11>=2.13" "cmake>=3.26" "ninja>=1.11"
+BUILD := "scikit-build-core>=0.11" "pybind11>=2.13" "cmake>=3.26" "ninja>=1.11"
 
 .PHONY: train test check lint bench clean
 
@@ -48,6 +48,7 @@ check: lint test
 bench: $(DEV)
 	$(PYTHON) -m flowrl.bench film
 	$(PYTHON) -m flowrl.bench learner
+	$(PYTHON) -m flowrl.bench replay
 
 clean:
 	rm -rf $(VENV) build out

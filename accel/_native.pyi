@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from accel.interfaces import Batch, Options
 
 Float32Array = NDArray[np.float32]
+Float64Array = NDArray[np.float64]
 Int32Array = NDArray[np.int32]
 Int64Array = NDArray[np.int64]
 
@@ -235,6 +236,76 @@ class OffPolicyLearner:
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `state` returned."""
+
+class SumTree:
+    """Keep a replay buffer's priorities in float64 on the CPU, see `accel.interfaces.SumTree`.
+
+    `n_threads` share a large batch of draws. `variant` picks the instruction set (see `variants`),
+    the best one unless named; all give equal bits. Several threads sample or one changes, in turns.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        fanout: int = 16,
+        *,
+        device: str = "",
+        n_threads: int = 1,
+        variant: str = "",
+    ) -> None: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def fanout(self) -> int: ...
+    @property
+    def depth(self) -> int: ...
+    @property
+    def backend(self) -> str: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def n_threads(self) -> int: ...
+    @property
+    def variant(self) -> str: ...
+    def total(self) -> float:
+        """Return the sum of all priorities."""
+
+    def largest(self) -> float:
+        """Return the largest priority so far, 1 before the first positive one."""
+
+    def sample(self, targets: Float64Array) -> tuple[Int64Array, Float64Array]:
+        """Return index and priority for each target."""
+
+    def sample_stratified(
+        self, uniforms: Float64Array, beta: float
+    ) -> tuple[Int64Array, Float32Array]:
+        """Return one index a stratum, and importance weights."""
+
+    def retrieve(self, indices: Int64Array) -> Float64Array:
+        """Return the priorities of rows."""
+
+    def update(self, indices: Int64Array, deltas: Float64Array) -> None:
+        """Add to priorities; none may become negative."""
+
+    def set(self, indices: Int64Array, priorities: Float64Array) -> None:
+        """Replace priorities."""
+
+    def set_td_errors(
+        self, indices: Int64Array, td_errors: Float32Array, alpha: float, epsilon: float
+    ) -> None:
+        """Replace priorities by (|td error| + epsilon)^alpha."""
+
+    def insert(self, start: int, n: int, priority: float | None = None) -> None:
+        """Set the priorities of n rows from `start`, round the ring."""
+
+    def rebuild(self) -> None:
+        """Compute every inner node from the leaves again."""
+
+    def priorities(self) -> Float64Array:
+        """Return a copy of all priorities (capacity,)."""
+
+    def load(self, priorities: Float64Array, largest: float) -> None:
+        """Take over priorities (capacity,) and the largest so far."""
 
 def forward(
     layers: Int32Array, weights: Float32Array, inputs: Float32Array, variant: str = ""

@@ -21,17 +21,23 @@ def _follow(successors: NDArray[np.int64], places: NDArray[np.int64], n_steps: i
             places[chain] = successors[places[chain]]
 
 
+def random_cycle(n_lines: int) -> NDArray[np.int64]:
+    """Return an array of so many cache lines, the first number of each the place of another's."""
+    order = np.random.default_rng(0).permutation(n_lines)
+    stride = LINE // 8
+    successors = np.zeros(n_lines * stride, np.int64)
+    successors[order * stride] = np.roll(order, -1) * stride
+    return successors
+
+
 def access_seconds(n_bytes: int, n_chains: int = N_CHAINS, repeats: int = 30) -> float:
     """Return the least time of an access to a random cache line of so many bytes [s].
 
     With one chain that is the latency; with many, what a core reaches at most.
     """
-    n_lines = max(2, n_bytes // LINE)
-    order = np.random.default_rng(0).permutation(n_lines)
-    values = LINE // 8  # a line's numbers, of which the first counts
-    successors = np.zeros(n_lines * values, np.int64)
-    successors[order * values] = np.roll(order, -1) * values
-    places = order[np.linspace(0, n_lines - 1, n_chains).astype(np.int64)] * values
+    successors = random_cycle(max(2, n_bytes // LINE))
+    starts = np.random.default_rng(1).integers(0, successors.size * 8 // LINE, n_chains)
+    places = starts * (LINE // 8)
     (seconds,) = least_seconds([lambda: _follow(successors, places, _N_STEPS)], repeats)
     return seconds / (_N_STEPS * n_chains)
 

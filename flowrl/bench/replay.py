@@ -117,7 +117,8 @@ def measure_floors(capacity: int) -> list[Floor]:
 
 def ratio(rates: Sequence[Rate], operation: str, batch: int) -> float | None:
     """Return our best rate over the best peer's; None where there is no peer."""
-    mine, theirs = [], [0.0]
+    mine: list[float] = []
+    theirs = [0.0]
     for rate in rates:
         if (rate.operation, rate.batch) == (operation, batch):
             (mine if rate.contender.startswith("accel") else theirs).append(rate.items_per_us)
@@ -168,7 +169,9 @@ def show(rates: Sequence[Rate], floors: Sequence[Floor]) -> None:
 def command(arguments: Sequence[str]) -> int:
     """Run the command line; return the exit code."""
     options = parse_options(ReplayBenchOptions, arguments, PROGRAM)
-    all_rates, all_floors, skipped = [], [], []
+    all_rates: list[Rate] = []
+    all_floors: list[Floor] = []
+    skipped: list[str] = []
     for capacity in CAPACITIES:
         rates, skipped = measure(capacity, options.repeats)
         floors = measure_floors(capacity)
