@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from accel.backends import BackendError
 from accel.interfaces import LearningStep
 from flowrl.agents.off_policy import OffPolicyAgent
 from flowrl.config import ConfigError, RunConfig
@@ -135,7 +136,11 @@ def _make_learner(config: RunConfig, agent: OffPolicyAgent) -> OffPolicyLearner:
             f"--learner {config.learner} cannot be loaded ({error}); "
             "install it with: pip install 'flowrl[torch]', or use --learner native"
         ) from error
-    learner: OffPolicyLearner = make(agent, integer_seed(config.seed, Stream.LEARNER))
+    seed, device = integer_seed(config.seed, Stream.LEARNER), config.off_policy.device
+    try:
+        learner: OffPolicyLearner = make(agent, seed, device)
+    except BackendError as error:
+        raise ConfigError(f"--off-policy.device {device} can't be used: {error}") from error
     learner.load_parameters(agent.initial_parameters(config.seed))
     return learner
 

@@ -10,6 +10,7 @@ from flowrl.config.options import check_fields, choice, file, real, switch, whol
 
 PRIORITIES = ("uniform", "prioritized")
 STORAGES = ("memory", "file")
+DEVICES = ("cpu", "cuda", "sycl")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,9 @@ class OffPolicyConfig:
     )
     observation_clip: float = real(
         10.0, "bound of a normalised observation [standard deviations]", 0, 1e6, above=True
+    )
+    device: str = choice(
+        "cpu", "where the learner and the sum tree run; see python -m accel", DEVICES
     )
     report_interval: int = whole(1000, "transitions between two rows of results", 1, 10**9)
     max_skipped_gradients: int = whole(
