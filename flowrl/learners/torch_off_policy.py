@@ -56,8 +56,8 @@ class TorchOffPolicyLearner:
         """Make a learner on a torch device; raise ConfigError where there is none."""
         if device != "cpu" and not (device == "cuda" and torch.cuda.is_available()):
             raise ConfigError(
-                f"--off-policy.device {device} needs a CUDA device that torch finds, and there is none; "
-                "use --off-policy.device cpu"
+                f"--off-policy.device {device} needs a CUDA device that torch finds, and there is "
+                "none; use --off-policy.device cpu"
             )
         self._options, self._device = agent.options, torch.device(device)
         torch.manual_seed(seed)
@@ -215,8 +215,7 @@ class TorchOffPolicyLearner:
 
     def _not_finite(self, loss: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
         finite = torch.isfinite(loss) & torch.isfinite(gradient).all()
-        number: torch.Tensor = 1.0 - finite.to(torch.float32)
-        return number
+        return torch.logical_not(finite).to(torch.float32)
 
     def _descend(self, name: str, gradient: torch.Tensor, failed: torch.Tensor) -> torch.Tensor:
         """Clip a gradient and step its optimiser, unless something failed; return the norm."""
@@ -225,7 +224,8 @@ class TorchOffPolicyLearner:
         if limit < float("inf"):
             gradient = gradient * (limit / (norm + 1e-6)).clamp(max=1.0)
         _step_optimiser(self._optimisers[name], self._flat[name], gradient.detach(), failed)
-        return norm.detach()
+        result: torch.Tensor = norm.detach()
+        return result
 
     @torch.no_grad()
     def _move_targets(self, failed: torch.Tensor) -> None:

@@ -16,6 +16,7 @@ from flowrl.config import (
     LEARNERS,
     ConfigError,
     PpoConfig,
+    ReplayConfig,
     RunConfig,
     error_line,
     from_toml,
@@ -69,6 +70,10 @@ def configs(draw, cls=RunConfig):
         arguments[item.name] = draw(configs(section))
     if cls is PpoConfig:
         arguments["n_transitions_per_update"] = 10**9
+    if cls is ReplayConfig:
+        arguments |= {"capacity": 10**9, "fanout": draw(st.sampled_from([2, 8, 64]))}
+        is_file = arguments["storage"] == "file"
+        arguments["file"] = Path("rows") if is_file else None
     if cls is RunConfig:
         arguments["n_envs"] = draw(st.integers(1, 1000))
     return cls(**arguments)
