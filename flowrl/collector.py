@@ -79,6 +79,10 @@ class Collector:
         """
         rows = []
         has_ended = trajectory.ended
+        if not has_ended[envs].any():
+            self._returns[envs] += trajectory.rewards[envs].sum(axis=1)  # zero where not filled
+            self._steps[envs] += trajectory.lengths[envs]
+            return np.empty((0, len(EPISODE_COLUMNS)))
         for i in envs:
             length, begin = trajectory.lengths[i], 0
             rewards = trajectory.rewards[i, :length]

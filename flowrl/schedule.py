@@ -75,9 +75,13 @@ class Schedule:
     def collections(self) -> Iterator[Collection]:
         """Yield the collections in order until all transitions are used."""
         left = self.n_transitions // self.agents_per_group
+        collection = self._next(left)
+        n_made = collection.n_transitions // self.agents_per_group
         while left > 0:
-            collection = self._next(left)
-            left -= collection.n_transitions // self.agents_per_group
+            if left < n_made:  # all but the last one are alike
+                collection = self._next(left)
+                n_made = collection.n_transitions // self.agents_per_group
+            left -= n_made
             yield collection
 
     def outline(self) -> tuple[Collection, Collection, int]:

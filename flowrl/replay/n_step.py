@@ -23,7 +23,20 @@ class NStep:
 
     def rows(self, trajectory: Trajectory) -> Rows:
         """Return the rows that a trajectory of all environments completes, env by env."""
+        if self._n == 1:
+            return self._single_steps(trajectory)
         return join([self._rows_of(i, trajectory) for i in range(len(self._pending))])
+
+    def _single_steps(self, trajectory: Trajectory) -> Rows:
+        filled = trajectory.filled
+        ended = trajectory.terminated[filled]
+        return Rows(
+            trajectory.observations[filled],
+            trajectory.actions[filled],
+            (self._scale * trajectory.rewards[filled]).astype(np.float32),
+            trajectory.next_observations[filled],
+            np.where(ended, np.float32(0.0), np.float32(self._gamma)),
+        )
 
     def _rows_of(self, i: int, trajectory: Trajectory) -> Rows:
         steps = _Steps.of(trajectory, i)
