@@ -173,6 +173,6 @@ class OffPolicyLearner {
   ThreadTeam team_;
 };
 
-constexpr int kBlockRows = 96;
+constexpr int kBlockRows = 64;
 
 }  // namespace accel
