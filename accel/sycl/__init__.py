@@ -19,7 +19,10 @@ def devices() -> list[str]:
     """
     from accel.sycl import runtime
 
-    return [kind for kind, _ in runtime.load().list_devices()]
+    runtime.load()
+    from accel._sycl import list_devices
+
+    return [kind for kind, _ in list_devices()]
 
 
 def SumTree(
@@ -49,9 +52,7 @@ def OffPolicyLearner(
     """Make a learner."""
     from accel.sycl import off_policy
 
-    return off_policy.make(
-        options, actor_layers, critic_layers, seed, n_pipelines, _chosen(device)
-    )
+    return off_policy.make(options, actor_layers, critic_layers, seed, n_pipelines, _chosen(device))
 
 
 def _chosen(device: str) -> str:

@@ -1,8 +1,8 @@
 """Device code: compiled once for each set of options, then kept.
 
 Compiling SYCL source to SPIR-V takes some 4 s, making a device's own code of that 1 s, loading
-the latter 0.02 s: both are kept. A file is named by a hash of all that it depends on, and begins with
-a hash of what it holds: a torn or foreign one is made again.
+the latter 0.02 s: both are kept. A file is named by a hash of all that it depends on, and begins
+with a hash of what it holds: a torn or foreign one is made again.
 """
 
 from __future__ import annotations
@@ -14,12 +14,16 @@ import platform
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from accel.sycl import runtime
+
+if TYPE_CHECKING:
+    from accel._sycl import Device, Program
 
 _KERNELS = Path(__file__).parent / "kernels"
 _INCLUDE = Path(__file__).parent.parent / "include"
@@ -50,40 +54,43 @@ class Source:
         return "\n".join([*lines, *(_read(_KERNELS / f, seen) for f in self.files), self.code, ""])
 
 
-def program(device_kind: str, source: Source) -> runtime.Program:
+def program(device_kind: str, source: Source) -> Program:
     """Return the program of a source for a device, one a process."""
     return _program(device_kind, source)
 
 
 @cache
-def device(kind: str) -> runtime.Device:
+def device(kind: str) -> Device:
     """Open a device, once a process."""
-    made: runtime.Device = runtime.load().Device(kind)
-    return made
+    runtime.load()
+    from accel._sycl import Device
+
+    return Device(kind)
 
 
 @cache
-def _program(kind: str, source: Source) -> runtime.Program:
-    opened, text, make = device(kind), source.text(), runtime.load().Program
-    directory = cache_directory()
+def _program(kind: str, source: Source) -> Program:
+    opened, text, directory = device(kind), source.text(), cache_directory()
+    from accel._sycl import Program
 
     def compile_source() -> bytes:
-        return bytes(opened.compile(text, list(_OPTIONS), source.kernel))
+        return opened.compile(text, list(_OPTIONS), source.kernel)
 
     def build() -> bytes:
         # SPIR-V is the same for every device.
         spirv = kept(directory, "spirv", (text, *_OPTIONS, runtime.versions()), compile_source)
-        return bytes(make(opened, spirv, False).binary())
+        return Program(opened, spirv, False).binary()
 
     parts = (text, *_OPTIONS, runtime.versions(), kind, opened.driver, _processor())
-    made: runtime.Program = make(opened, kept(directory, kind, parts, build), True)
-    return made
+    return Program(opened, kept(directory, kind, parts, build), True)
 
 
 @cache
 def _processor() -> str:
     """Name the processor that the devices' code is for: machines may share a cache directory."""
-    names = dict(runtime.load().list_devices())
+    from accel._sycl import list_devices
+
+    names = dict(list_devices())
     return names.get("cpu", "") + platform.machine()
 
 
@@ -95,9 +102,7 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "accel"
 
 
-def kept(
-    directory: Path, kind: str, parts: tuple[str, ...], make: Callable[[], bytes]
-) -> bytes:
+def kept(directory: Path, kind: str, parts: tuple[str, ...], make: Callable[[], bytes]) -> bytes:
     """Return what was made of the parts before, or make it now and keep it in the directory."""
     digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
     path = directory / f"sycl-{digest}.{kind}"
@@ -146,10 +151,8 @@ def _turn(path: Path) -> Iterator[None]:
         yield
         return
     with file:
-        try:
+        with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError:
-            pass
         yield
 
 

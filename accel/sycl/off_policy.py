@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,11 +21,11 @@ def make(
     device: str,
 ) -> OffPolicyLearner:
     """Make a learner; its program is compiled or loaded first."""
+    runtime.load()
+    from accel import _sycl
+
     program = compiler.program(device, batched_source())
-    learner = runtime.load().batched_learner(
-        program, options, actor_layers, critic_layers, seed, n_pipelines
-    )
-    return cast(OffPolicyLearner, learner)
+    return _sycl.batched_learner(program, options, actor_layers, critic_layers, seed, n_pipelines)
 
 
 def batched_source() -> Source:

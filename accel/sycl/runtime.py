@@ -7,7 +7,6 @@ import importlib.metadata
 import os
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 # In the order in which they need each other; see `accel.sycl` for why they are loaded by hand.
@@ -29,8 +28,8 @@ N_EMULATOR_THREADS = 32
 
 
 @cache
-def load() -> ModuleType:
-    """Return the extension `accel._sycl`, its libraries loaded.
+def load() -> None:
+    """Load the libraries and the extension, so that `accel._sycl` can be imported.
 
     ImportError with a one-line reason where a wheel is missing or the extension was not built.
     """
@@ -42,10 +41,9 @@ def load() -> ModuleType:
         except OSError as error:
             raise ImportError(f"{name} of {distribution} does not load: {error}") from error
     try:
-        from accel import _sycl
+        import accel._sycl  # noqa: F401
     except ImportError as error:
         raise ImportError(f"accel._sycl was not built or does not load: {error}") from error
-    return _sycl
 
 
 def environment(present: Any) -> dict[str, str]:

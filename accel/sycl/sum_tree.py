@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from accel.interfaces import SumTree
 from accel.sycl import compiler, runtime
 from accel.sycl.compiler import Source
@@ -25,19 +23,20 @@ def make(
 ) -> SumTree:
     """Make a tree; its program is compiled or loaded first."""
     _check(capacity, fanout, dtype, form)
+    runtime.load()
+    from accel import _sycl
+
     if form == "batched":
         program = compiler.program(device, batched_source(fanout, dtype))
-        tree = runtime.load().batched_tree(program, capacity, fanout, dtype == "float64")
-        return cast(SumTree, tree)
+        return _sycl.batched_tree(program, capacity, fanout, dtype == "float64")
     _require(device == "fpga_emulator", "device", "'fpga_emulator' for form 'pipeline'", device)
     _require(capacity <= _MOST_ROWS, "capacity", f"at most {_MOST_ROWS} in a pipeline", capacity)
     n_rows = max(_FEWEST_ROWS, 1 << (capacity - 1).bit_length())
     nodes = level_nodes(n_rows, fanout)
     program = compiler.program(device, pipeline_source(fanout, dtype, nodes))
-    tree = runtime.load().pipeline_tree(
+    return _sycl.pipeline_tree(
         program, capacity, fanout, dtype == "float64", len(nodes), _PIPE_DEPTH, concurrent
     )
-    return cast(SumTree, tree)
 
 
 def batched_source(fanout: int, dtype: str) -> Source:

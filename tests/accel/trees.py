@@ -44,11 +44,10 @@ def makers() -> list[Any]:
         options = [{"device": device} for device in devices]
         if name == "cpu":
             options = [{"variant": v} for v in accel.variants()] + [{"n_threads": 3}]  # type: ignore[dict-item]
-        if name == "portable":  # both types, and threads and lanes in other orders
-            options = [
-                {"dtype": d, "order": o}
-                for d, o in (("float32", 0), ("float64", 1), ("float32", 7))
-            ]  # type: ignore[dict-item]
+        if name == "portable":
+            options = [{"dtype": dtype} for dtype in ("float32", "float64")]
+        if "fpga_emulator" in devices:
+            options.append({"device": "fpga_emulator", "form": "pipeline"})
         for kept in options:
             maker = Maker(partial(backend.SumTree, **kept), N_UPDATES.get(name, 10**6))
             listed.append(pytest.param(maker, id="-".join([name, *map(str, kept.values())])))

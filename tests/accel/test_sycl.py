@@ -1,0 +1,196 @@
+"""What only SYCL has: the wheels it is loaded from, its cache of compiled code, pipelines."""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accel.backends import BackendError, load
+from accel.sycl import compiler, runtime
+from tests.accel.off_policy_cases import make_case
+
+pytestmark = pytest.mark.sycl
+
+
+@pytest.fixture(scope="module")
+def sycl() -> Any:
+    try:
+        return load("sycl")
+    except BackendError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def emulator(sycl: Any) -> Any:
+    if "fpga_emulator" not in sycl.devices():
+        pytest.skip("no FPGA emulator was found")
+    return sycl
+
+
+PROGRAM = """
+import numpy as np
+from accel.sycl import SumTree, compiler
+
+made, kept = [], compiler.kept
+compiler.kept = lambda directory, kind, parts, make: kept(
+    directory, kind, parts, lambda: made.append(kind) or make()
+)
+tree = SumTree(100, 4, device="cpu")
+tree.set(np.arange(100), np.arange(100.0))
+print(int(tree.total()), made.count("spirv"))
+"""
+
+
+def start(directory: Path) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "ACCEL_CACHE": str(directory)}
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE, text=True
+    )
+
+
+def finish(process: "subprocess.Popen[str]") -> tuple[int, int]:
+    total, n_compiled = process.communicate(timeout=120)[0].split()
+    assert process.returncode == 0
+    return int(total), int(n_compiled)
+
+
+@pytest.mark.usefixtures("sycl")
+def test_eight_processes_compile_once(tmp_path: Path) -> None:
+    """All begin with an empty cache; a ninth finds it filled, whatever was torn is made again."""
+    found = [finish(process) for process in [start(tmp_path) for _ in range(8)]]
+    assert [total for total, _ in found] == [4950] * 8
+    assert sum(n_compiled for _, n_compiled in found) == 1
+    assert finish(start(tmp_path)) == (4950, 0)
+    for path in tmp_path.glob("*.cpu"):
+        path.write_bytes(path.read_bytes()[:-100])
+    assert finish(start(tmp_path)) == (4950, 0)  # from the SPIR-V that is still whole
+    for path in tmp_path.iterdir():
+        path.write_bytes(b"torn")
+    assert finish(start(tmp_path)) == (4950, 1)
+
+
+def counted(made: list[bytes]) -> Callable[[], bytes]:
+    def make() -> bytes:
+        made.append(b"code")
+        return b"code"
+
+    return make
+
+
+def test_code_is_kept_by_all_it_depends_on(tmp_path: Path) -> None:
+    made: list[bytes] = []
+    for parts in (("a", "1"), ("a", "1"), ("a", "2"), ("b", "1"), ("a", "2")):
+        assert compiler.kept(tmp_path, "cpu", parts, counted(made)) == b"code"
+    assert len(made) == 3
+
+
+def test_without_a_place_to_write_it_is_made_each_time(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("no directory")
+    made: list[bytes] = []
+    for _ in range(2):
+        assert compiler.kept(blocked / "cache", "cpu", ("a",), counted(made)) == b"code"
+    assert len(made) == 2
+
+
+def test_missing_wheel_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def files(distribution: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(distribution)
+
+    monkeypatch.setattr(importlib.metadata, "files", files)
+    with pytest.raises(ImportError, match=r"intel-sycl-rt is not installed: .* \[sycl\]") as caught:
+        runtime.find("intel-sycl-rt", "libsycl.so.8")
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_library_is_a_reason() -> None:
+    with pytest.raises(ImportError, match=r"libnone\.so is not among the files of numpy"):
+        runtime.find("numpy", "libnone.so")
+
+
+@pytest.mark.usefixtures("sycl")
+def test_user_keeps_own_drivers() -> None:
+    added = runtime.environment({"OCL_ICD_FILENAMES": "own.so", "DPCPP_CPU_NUM_CUS": "3"})
+    assert added["OCL_ICD_FILENAMES"].startswith("own.so:")
+    assert added["DPCPP_CPU_NUM_CUS"] == "3"
+    again = runtime.environment(added)
+    assert again == added
+
+
+def test_importing_accel_leaves_sycl_alone() -> None:
+    program = "import sys, accel, accel.backends; print('accel.sycl' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def work(tree: Any, rng: np.random.Generator) -> list[Any]:
+    """Call everything; return all that came back."""
+    capacity, found = tree.capacity, []
+    for _ in range(3):
+        indices = rng.integers(0, capacity, 900)
+        tree.set(indices, rng.random(900) ** 8 * (rng.random(900) < 0.8))
+        tree.insert(int(rng.integers(capacity)), capacity // 3, float(rng.random()))
+        rows = np.unique(rng.integers(0, capacity, 50))
+        tree.update(rows, rng.random(len(rows)))
+        found += [tree.total(), tree.largest(), tree.priorities(), tree.retrieve(indices)]
+        found += [*tree.sample(rng.random(700) * tree.total())]
+        found += [*tree.sample_stratified(rng.random(5000), 0.7)]
+    return found
+
+
+@pytest.mark.parametrize("concurrent", [False, True])
+@pytest.mark.parametrize("capacity", [1, 300, 6000])
+def test_pipeline_is_the_batched_tree(emulator: Any, capacity: int, concurrent: bool) -> None:
+    """Equal to the bit, whether the levels take turns or run at the same time."""
+    batched = work(emulator.SumTree(capacity, 16), np.random.default_rng(capacity))
+    tree = emulator.SumTree(
+        capacity, 16, device="fpga_emulator", form="pipeline", concurrent=concurrent
+    )
+    piped = work(tree, np.random.default_rng(capacity))
+    for found, expected in zip(piped, batched, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "float16"}, "dtype must be 'float32' or 'float64', got 'float16'"),
+        ({"form": "wide"}, "form must be 'batched' or 'pipeline', got 'wide'"),
+        ({"device": "cpu", "form": "pipeline"}, "device must be 'fpga_emulator' for form"),
+        ({"device": "gpu"}, "device must be one of .*, got 'gpu'"),
+        ({"fanout": 12}, "fanout must be a power of two from 2 to 64, got 12"),
+        ({"capacity": 0}, "capacity must be 1 to 2.30 rows, got 0"),
+    ],
+)
+def test_bad_options(sycl: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sycl.SumTree(**{"capacity": 10, **options})
+
+
+def test_float64_keeps_what_float32_rounds(sycl: Any) -> None:
+    for device in sycl.devices():
+        tree = sycl.SumTree(10, 2, device=device, dtype="float64")
+        tree.set(np.arange(10), np.full(10, 1 + 2.0**-40))
+        assert tree.total() == 10 * (1 + 2.0**-40)
+
+
+@pytest.mark.parametrize("algorithm", ["double-dqn", "td3-each-step", "sac"])
+def test_devices_learn_alike(emulator: Any, algorithm: str) -> None:
+    """Two compilers of the same bodies: close, and each to the reference."""
+    case = make_case(algorithm)
+    expected = case.reference()
+    for _ in range(3):
+        expected.learn(case.batch)
+    for device in emulator.devices():
+        learner = case.learner("sycl", device=device)
+        for _ in range(3):
+            assert learner.learn(case.batch).applied
+        np.testing.assert_allclose(
+            learner.parameters(), expected.parameters(), rtol=1e-3, atol=1e-4
+        )
