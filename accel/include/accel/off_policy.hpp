@@ -173,6 +173,6 @@ class OffPolicyLearner {
   ThreadTeam team_;
 };
 
-constexpr int kBlockRows = 64;
+constexpr int kBlockRows = 96;
 
 }  // namespace accel
