@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import accel
 from accel.backends import NAMES
 from accel.interfaces import Adam, Batch, Dqn, LearningStep, Sac, Td3
 from accel.reference import RELU, OffPolicyReference
@@ -42,9 +43,9 @@ def assert_equal_states(a: Any, b: Any) -> None:
         np.testing.assert_array_equal(a[key], b[key], key)
 
 
-def check_steps(case: Case, backend: str, n_steps: int = 2) -> None:
+def check_steps(case: Case, backend: str, n_steps: int = 2, **own: Any) -> None:
     """Gradients, optimiser and targets, each from the reference's own place."""
-    reference, learner = case.reference(), case.learner(backend)
+    reference, learner = case.reference(), case.learner(backend, **own)
     assert learner.n_parameters == len(case.parameters)
     for _ in range(n_steps):
         expected = reference.critic_gradient(case.batch).astype(np.float32)
@@ -269,6 +270,14 @@ def test_temperature_starts_as_asked(backend: str) -> None:
     expected = np.zeros(len(case.parameters), np.float32)
     expected[-1] = np.log(0.4)
     np.testing.assert_allclose(learner.parameters(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("variant", accel.variants())
+@pytest.mark.parametrize("shape", ["31-rows", "256-rows", "width-one", "wide-and-narrow"])
+@pytest.mark.parametrize("algorithm", ["double-dqn", "td3-each-step", "sac"])
+def test_instruction_sets_agree_with_reference(algorithm: str, shape: str, variant: str) -> None:
+    case = make_case(algorithm, **SHAPES[shape])
+    check_steps(case, "cpu", n_pipelines=3, n_threads=2, variant=variant)
 
 
 @pytest.mark.parametrize("algorithm", ["double-dqn", "td3-each-step", "sac"])
