@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from accel import interfaces
 from accel.interfaces import Batch, Options
 
 Float32Array = NDArray[np.float32]
@@ -320,3 +321,22 @@ def multiply_adds(n: int, variant: str = "") -> float:
 
 def variants() -> list[str]:
     """Name the instruction sets this build has and this processor runs, best first."""
+
+def PortableSumTree(
+    capacity: int,
+    fanout: int = 16,
+    *,
+    device: str = "",
+    dtype: Literal["float32", "float64"] = "float64",
+    order: int = 0,
+) -> interfaces.SumTree: ...
+def PortableOffPolicyLearner(
+    options: Options,
+    actor_layers: Int32Array | None,
+    critic_layers: Int32Array,
+    *,
+    seed: int = 0,
+    n_pipelines: int = 4,
+    device: str = "",
+    order: int = 0,
+) -> interfaces.OffPolicyLearner: ...

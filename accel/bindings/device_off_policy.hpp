@@ -194,6 +194,7 @@ void bind_learner_methods(PyClass& c) {
   using py::arg;
   c.def_property_readonly("n_parameters", [](Class& l) { return l.n_parameters(); })
       .def_property_readonly("n_steps", [](Class& l) { return l.n_steps(); })
+      .def_property_readonly("n_skipped", [](Class& l) { return l.n_skipped(); })
       .def_property_readonly("device", [](Class& l) { return l.device(); })
       .def("learn", &learn<Class>, arg("batch"), arg("rows") = py::none())
       .def("critic_gradient", &critic_gradient<Class>, arg("batch"), arg("rows") = py::none(),

@@ -15,11 +15,11 @@ std::unique_ptr<device::Tree> make(int64_t capacity, int64_t fanout, const std::
   if (!device.empty() && device != "host") refuse("device must be 'host', got '" + device + "'");
   device::HostMachine machine(order);
   if (dtype == "float32")
-    return std::make_unique<device::DeviceTree<device::HostMachine, float>>(machine, capacity,
-                                                                            log_fanout);
+    return std::make_unique<device::DeviceTree<device::HostMachine, float>>(std::move(machine),
+                                                                            capacity, log_fanout);
   if (dtype == "float64")
-    return std::make_unique<device::DeviceTree<device::HostMachine, double>>(machine, capacity,
-                                                                             log_fanout);
+    return std::make_unique<device::DeviceTree<device::HostMachine, double>>(std::move(machine),
+                                                                             capacity, log_fanout);
   refuse("dtype must be 'float32' or 'float64', got '" + dtype + "'");
 }
 

@@ -19,7 +19,9 @@ std::vector<std::string> device_names() {
 }
 
 std::string why_no_device() {
-  int n = 0;
+  int version = 0, n = 0;
+  if (cudaDriverGetVersion(&version) == cudaSuccess && version == 0)
+    return "CUDA finds no device: no NVIDIA driver is installed";
   const cudaError_t status = cudaGetDeviceCount(&n);
   if (status == cudaSuccess) return n > 0 ? "" : "CUDA finds no device";
   cudaGetLastError();

@@ -12,13 +12,15 @@
 //     replay(key, record)         do launches that are the same each time a key comes
 //     forget()                    what was recorded for replays: memory moves
 //
-// Bodies run block by block and thread by thread, in the order that `seed` gives (portable/order.hpp).
+// Bodies run block by block. Seed 0: what comes between two barriers by all threads at once; others:
+// each thread on its own from barrier to barrier, in the order that the seed gives (portable/order.hpp).
 #pragma once
 
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "accel/device/fibers.hpp"
 #include "accel/portable/block.hpp"
 
 namespace accel {
@@ -48,7 +50,8 @@ class HostMachine {
     std::vector<char> bytes_;
   };
 
-  explicit HostMachine(uint64_t seed = 0) : order_(seed), shared_(portable::kSharedFloats) {}
+  explicit HostMachine(uint64_t seed = 0)
+      : seed_(seed), order_(seed), shared_(portable::kSharedFloats) {}
 
   std::string name() const { return "host"; }
   void use() {}
@@ -71,6 +74,7 @@ class HostMachine {
   template <class Body>
   void launch(const Body& body, int n_blocks) {
     order_.visit(n_blocks, [&](int index) {
+      if (seed_ != 0) return run_apart(body, index, n_blocks);
       portable::HostBlock<Body::kThreads> block(index, n_blocks, shared_.data(), order_);
       body(block);
     });
@@ -81,7 +85,18 @@ class HostMachine {
   void forget() {}
 
  private:
+  template <class Body>
+  void run_apart(const Body& body, int index, int n_blocks) {
+    const auto run = [&](int thread) {
+      FiberBlock<Body::kThreads> block(thread, index, n_blocks, shared_.data(), fibers_, order_);
+      body(block);
+    };
+    fibers_.run(Body::kThreads, run, order_);
+  }
+
+  uint64_t seed_;
   portable::Shuffled order_;
+  Fibers fibers_;
   std::vector<float> shared_;
 };
 

@@ -49,6 +49,7 @@ class Learner {
   virtual int64_t n_parameters() const = 0;
   virtual int64_t n_targets() const = 0;
   virtual int64_t n_steps() = 0;
+  virtual int64_t n_skipped() = 0;
   virtual int n_observations() const = 0;
   virtual int n_actions() const = 0;  // columns that the environment takes; DQN: actions to choose from
 

@@ -46,6 +46,13 @@ class DeviceLearner : public virtual Learner {
     return n_steps_;
   }
 
+  int64_t n_skipped() override {
+    const Lock lock(*this);
+    int64_t n = 0;
+    machine_.get(&n, view_.counters + portable::kSkipped, 1);
+    return n;
+  }
+
   StepMeasures learn(const HostBatch& batch) override {
     const Lock lock(*this);
     stage(batch);
@@ -321,7 +328,8 @@ class DeviceLearner : public virtual Learner {
     return end_step();
   }
 
-  void launch_step() {
+  // A device with another way to do these does so.
+  virtual void launch_step() {
     const std::string key = std::to_string(view_.n_rows) + (is_due() ? " due" : "");
     machine_.replay(key, [this] {
       launch_gradient(kCritic);
@@ -334,7 +342,7 @@ class DeviceLearner : public virtual Learner {
     });
   }
 
-  void launch_gradient(portable::Part part) {
+  virtual void launch_gradient(portable::Part part) {
     if (part == kCritic)
       machine_.launch(portable::CriticGradient{view_}, view_.n_pipelines);
     else
