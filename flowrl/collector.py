@@ -24,13 +24,15 @@ class Collector:
         noise: NoiseSource,
         seed: int,
         first_env: int,
+        life: int = 0,
     ) -> None:
-        """Take the environments with the global indices from `first_env` on."""
+        """Take the environments with the global indices from `first_env` on; `life` as in seeding."""
         n_envs = environments.n_envs
         self.policy, self.noise = policy, noise
         self._environments = environments
         self._first_env = first_env
-        self._rngs = [generator(seed, Stream.ACTION_NOISE, first_env + i) for i in range(n_envs)]
+        envs = range(first_env, first_env + n_envs)
+        self._rngs = [generator(seed, Stream.ACTION_NOISE, env, life) for env in envs]
         self._returns = np.zeros(n_envs)
         self._steps = np.zeros(n_envs, np.int64)
 

@@ -10,7 +10,7 @@ from flowrl.agents.off_policy import OffPolicyAgent
 from flowrl.config import ConfigError, RunConfig
 from flowrl.learners.off_policy import OffPolicyLearner
 from flowrl.registry import OFF_POLICY_LEARNERS, load
-from flowrl.replay import Governor, ReplayManager, Rows, RowStorage
+from flowrl.replay import Governor, ReplayManager, Rows, RowStorage, Sample
 from flowrl.seeding import Stream, generator, integer_seed
 from flowrl.stopwatch import Stopwatch
 from flowrl.trainer import TrainingError
@@ -26,7 +26,7 @@ class Learning:
     def __init__(self, config: RunConfig, agent: OffPolicyAgent, watch: Stopwatch) -> None:
         """Allocate the replay buffer and the learner; raise ConfigError for what can't be."""
         own, replay = config.off_policy, config.replay
-        self._config, self._watch = config, watch
+        self._config, self.agent, self._watch = config, agent, watch
         self.governor = Governor(own.updates_per_transition, own.learning_starts, replay.batch_size)
         _check(config, self.governor)
         n_observations, n_actions = agent.interface.n_observations, agent.interface.n_actions
@@ -58,10 +58,36 @@ class Learning:
 
     def catch_up(self, transitions: int) -> list[LearningStep]:
         """Make all updates that so many transitions allow."""
-        n_due = self.governor.allowed(transitions) - self.n_updates
-        if n_due > 0 and not self._has_begun:
+        return [self.update(transitions) for _ in range(self.n_due(transitions))]
+
+    def n_due(self, transitions: int) -> int:
+        """Count the updates that so many transitions allow and that have not been made."""
+        return self.governor.allowed(transitions) - self.n_updates
+
+    def update(self, transitions: int) -> LearningStep:
+        """Make one update; the weights of its rows are those after so many transitions."""
+        sample = self.draw(transitions)
+        step = self.learner.learn(self.storage.rows, sample.indices, sample.weights)
+        self._watch.lap("learn")
+        self.settle(sample, step)
+        return step
+
+    def draw(self, transitions: int) -> Sample:
+        """Draw the rows of one update."""
+        if not self._has_begun:
             self._begin()
-        return [self._update(transitions) for _ in range(n_due)]
+        beta = self.weight_exponent(transitions)
+        sample = self.replay.sample(self._rng, self._config.replay.batch_size, beta)
+        self._watch.lap("sample")
+        return sample
+
+    def settle(self, sample: Sample, step: LearningStep) -> None:
+        """Take in what an update made of its rows."""
+        self.n_updates += 1
+        if step.applied:
+            self.replay.update_priorities(sample, step.td_errors)
+            self._watch.lap("update")
+        self._count_skips(step)
 
     @property
     def has_begun(self) -> bool:
@@ -102,19 +128,6 @@ class Learning:
         mean, scale = self.mean.astype(np.float32), (1.0 / self.std).astype(np.float32)
         normalised: Float32Array = np.clip((observations - mean) * scale, -clip, clip)
         return normalised
-
-    def _update(self, transitions: int) -> LearningStep:
-        beta = self.weight_exponent(transitions)
-        sample = self.replay.sample(self._rng, self._config.replay.batch_size, beta)
-        self._watch.lap("sample")
-        step = self.learner.learn(self.storage.rows, sample.indices, sample.weights)
-        self._watch.lap("learn")
-        self.n_updates += 1
-        if step.applied:
-            self.replay.update_priorities(sample, step.td_errors)
-            self._watch.lap("update")
-        self._count_skips(step)
-        return step
 
     def _count_skips(self, step: LearningStep) -> None:
         """Count updates skipped for a non-finite gradient; too many in a row end the run."""

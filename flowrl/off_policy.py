@@ -6,19 +6,18 @@ then as many updates as the governor allows. Equal seeds give equal bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 
 from accel.interfaces import LearningStep
-from flowrl.agents.interface import make_policy
-from flowrl.agents.off_policy import OffPolicyAgent, exploration, exploring_noise
+from flowrl.acting import Acting, make_schedule, set_policy
+from flowrl.agents.off_policy import OffPolicyAgent, exploration
 from flowrl.collector import EPISODE_COLUMNS, Collector
 from flowrl.comm import Communicator
 from flowrl.config import RunConfig
-from flowrl.exploration import uniform_noise
 from flowrl.learning import Learning
 from flowrl.networks import Weights
 from flowrl.plan import PlanRows
@@ -26,8 +25,6 @@ from flowrl.policies import PolicyArrays
 from flowrl.quantities import OFF_POLICY_SHARES
 from flowrl.registry import EnvironmentSource, build_agent
 from flowrl.replay import NStep, row_bytes
-from flowrl.schedule import Schedule
-from flowrl.seeding import Stream, integer_seed
 from flowrl.stopwatch import Stopwatch
 from flowrl.trainer import mean
 from flowrl.trajectory import Float64Array, IntArray
@@ -81,32 +78,17 @@ class OffPolicyTrainer:
         source = EnvironmentSource(config.env, config.env_args)
         self.interface = source.interface(config.n_envs)
         self.agent = cast(OffPolicyAgent, build_agent(config, self.interface))
-        self.schedule = Schedule(
-            config.n_envs,
-            config.n_transitions,
-            config.n_envs * config.off_policy.steps_per_collection,
-            "pt",
-            self.interface.episode_steps,
-            self.interface.agents_per_group,
-        )
+        self.schedule = make_schedule(config, self.interface)
         self._watch = Stopwatch()
         self.learning = Learning(config, self.agent, self._watch)
-        self.collector = self._make_collector(source)
+        self.acting = Acting(config, self.agent, source, 0, config.n_envs)
         own = config.off_policy
         self._n_step = NStep(config.n_envs, own.n_steps, own.gamma, own.reward_scale)
 
-    def _make_collector(self, source: EnvironmentSource) -> Collector:
-        seed, interface = self._config.seed, self.agent.interface
-        seeds = [integer_seed(seed, Stream.ENVIRONMENT, i) for i in range(self._config.n_envs)]
-        environments = source.make(seeds, interface)
-        kind = self.agent.kind
-        return Collector(
-            environments,
-            make_policy(self.agent),
-            lambda rng, shape: uniform_noise(kind, rng, shape),
-            seed,
-            first_env=0,
-        )
+    @property
+    def collector(self) -> Collector:
+        """Return what unrolls the environments."""
+        return self.acting.collector
 
     @property
     def policy(self) -> PolicyArrays:
@@ -136,38 +118,23 @@ class OffPolicyTrainer:
 
     def plan(self) -> PlanRows:
         """Say how the run is spread over environments, updates and memory."""
-        config, learning = self._config, self.learning
-        n_rows = learning.storage.capacity
-        interface = self.agent.interface
-        gib = n_rows * row_bytes(interface.n_observations, interface.n_actions) / 2**30
-        n_updates = learning.governor.allowed(config.n_transitions)
-        return [
-            ("environments", str(config.n_envs)),
-            ("transitions", f"{config.n_transitions:,}"),
-            ("random transitions at first", f"{learning.governor.first:,}"),
-            ("updates", f"{n_updates:,} of {config.replay.batch_size} rows"),
-            ("replay buffer", f"{n_rows:,} rows, {gib:.3f} GiB, {config.replay.priorities}"),
-            ("learner", config.learner),
-        ]
+        return [("environments", str(self._config.n_envs)), *plan_rows(self._config, self.learning)]
 
     def publish_policy(self) -> None:
         """Copy the learner's actor and the observations' normalisation into the policy."""
-        policy = self.collector.policy
-        policy.weights[:] = self.learning.learner.actor_weights()
-        policy.observation_mean[:] = self.learning.mean
-        policy.observation_scale[:] = 1.0 / self.learning.std
+        learning = self.learning
+        weights = learning.learner.actor_weights()
+        set_policy(self.policy, weights, learning.mean, 1.0 / learning.std)
 
     def updates(self) -> Iterator[OffPolicyReport]:
         """Train to the end; yield a report every `report_interval` transitions and at the end."""
         interval, end = self._config.off_policy.report_interval, self._config.n_transitions
-        envs = np.arange(self._config.n_envs)
         transitions = 0
         episodes: list[Float64Array] = []
         steps: list[LearningStep] = []
         self._watch.reset()
         for collection in self.schedule.collections():
-            self._explore(transitions)
-            episodes.append(self._collect(collection.lengths, envs))
+            episodes.append(self._collect(collection.lengths, transitions))
             before, transitions = transitions, transitions + collection.n_transitions
             steps += self.learning.catch_up(transitions)
             if transitions // interval > before // interval or transitions == end:
@@ -175,20 +142,17 @@ class OffPolicyTrainer:
                 episodes, steps = [], []
                 self._watch.reset()
 
-    def _explore(self, transitions: int) -> None:
-        """Act at random until there is something learnt, then on it with noise."""
-        if self.learning.has_begun:
-            self.publish_policy()
-            amount = exploration(self._config, transitions)
-            self.collector.noise = exploring_noise(self.agent.kind, amount)
-
-    def _collect(self, lengths: IntArray, envs: IntArray) -> Float64Array:
+    def _collect(self, lengths: IntArray, transitions: int) -> Float64Array:
         """Unroll the environments and store their rows; return the episodes that ended."""
-        trajectory = self.collector.collect(lengths)
+        learning = self.learning
+        if learning.has_begun:
+            weights = learning.learner.actor_weights()
+            scale = 1.0 / learning.std
+            self.acting.follow(weights, learning.mean, scale)
+        trajectory, episodes = self.acting.collect(lengths, transitions)
         rows = self._n_step.rows(trajectory)
-        episodes = self.collector.finished_episodes(trajectory, envs)
         self._watch.lap("collect")
-        self.learning.insert(rows)
+        learning.insert(rows)
         return episodes
 
     def _report(
@@ -197,8 +161,34 @@ class OffPolicyTrainer:
         state = self.learning.state(transitions)
         state["exploration"] = exploration(self._config, transitions)
         state["blow_ups"] = int(self.collector.n_blow_ups.sum())
-        spent = {name: self._watch.seconds.get(name, 0.0) for name in OFF_POLICY_SHARES}
-        ended = np.concatenate([np.empty((0, len(EPISODE_COLUMNS))), *episodes])
-        return OffPolicyReport(
-            transitions, self.learning.n_updates, ended, tuple(steps), state, spent
-        )
+        state["staleness"] = 0.0
+        n_updates, seconds = self.learning.n_updates, self._watch.seconds
+        return make_report(transitions, n_updates, episodes, steps, state, seconds)
+
+
+def make_report(
+    transitions: int,
+    n_updates: int,
+    episodes: Sequence[Float64Array],
+    steps: Sequence[LearningStep],
+    state: dict[str, float],
+    seconds: Mapping[str, float],
+) -> OffPolicyReport:
+    """Put a report together from its pieces; of the seconds, only the known shares count."""
+    ended = np.concatenate([np.empty((0, len(EPISODE_COLUMNS))), *episodes])
+    spent = {name: seconds.get(name, 0.0) for name in OFF_POLICY_SHARES}
+    return OffPolicyReport(transitions, n_updates, ended, tuple(steps), state, spent)
+
+
+def plan_rows(config: RunConfig, learning: Learning) -> PlanRows:
+    """Say how a run is spread over transitions, updates and memory, whoever acts."""
+    n_rows, interface = learning.storage.capacity, learning.agent.interface
+    gib = n_rows * row_bytes(interface.n_observations, interface.n_actions) / 2**30
+    n_updates = learning.governor.allowed(config.n_transitions)
+    return [
+        ("transitions", f"{config.n_transitions:,}"),
+        ("random transitions at first", f"{learning.governor.first:,}"),
+        ("updates", f"{n_updates:,} of {config.replay.batch_size} rows"),
+        ("replay buffer", f"{n_rows:,} rows, {gib:.3f} GiB, {config.replay.priorities}"),
+        ("learner", config.learner),
+    ]

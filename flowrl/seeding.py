@@ -23,16 +23,21 @@ class Stream(IntEnum):
     LEARNER = 6
 
 
-def sequence(seed: int, stream: Stream, index: int = 0) -> np.random.SeedSequence:
-    """Return the seed sequence of one purpose and one global index."""
-    return np.random.SeedSequence(seed, spawn_key=(int(stream), index))
+def sequence(seed: int, stream: Stream, index: int = 0, life: int = 0) -> np.random.SeedSequence:
+    """Return the seed sequence of one purpose and one global index.
+
+    `life` counts how often the environment of that index was made anew during the run.
+    """
+    key = (int(stream), index) if life == 0 else (int(stream), index, life)
+    return np.random.SeedSequence(seed, spawn_key=key)
 
 
-def generator(seed: int, stream: Stream, index: int = 0) -> np.random.Generator:
-    """Return a fresh generator of one purpose and one global index."""
-    return np.random.Generator(np.random.PCG64(sequence(seed, stream, index)))
+def generator(seed: int, stream: Stream, index: int = 0, life: int = 0) -> np.random.Generator:
+    """Return a fresh generator of one purpose, one global index and one life."""
+    return np.random.Generator(np.random.PCG64(sequence(seed, stream, index, life)))
 
 
-def integer_seed(seed: int, stream: Stream, index: int = 0) -> int:
+def integer_seed(seed: int, stream: Stream, index: int = 0, life: int = 0) -> int:
     """Return a 63-bit integer seed, for `env.reset(seed=...)` and for compiled kernels."""
-    return int(sequence(seed, stream, index).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    state = sequence(seed, stream, index, life).generate_state(1, np.uint64)
+    return int(state[0] >> np.uint64(1))
