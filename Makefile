@@ -5,7 +5,8 @@ PYTHON := $(VENV)/bin/python
 MPIRUN := $(VENV)/bin/mpirun
 RUN := $(VENV)/.run-installed
 DEV := $(VENV)/.dev-installed
-NATIVE := CMakeLists.txt $(wildcard accel/*.cpp accel/*/*.cpp accel/*/*.hpp accel/include/accel/*.hpp)
+NATIVE := CMakeLists.txt $(wildcard accel/*.cpp $(foreach kind,CMakeLists.txt *.cpp *.hpp *.cu *.cuh,accel/*/$(kind)) \
+          accel/include/accel/*.hpp accel/include/accel/*/*.hpp)
 BUILD := "scikit-build-core>=0.11" "pybind11>=2.13" "cmake>=3.26" "ninja>=1.11"
 
 .PHONY: train test check lint bench clean

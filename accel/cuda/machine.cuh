@@ -111,11 +111,11 @@ class CudaMachine {
   template <class Record>
   void replay(const std::string& key, Record record) {
     if (!has_graphs_) return record();
-    auto found = graphs_.find(key);
-    if (found == graphs_.end()) {
-      if (graphs_.size() >= kMostGraphs) forget();
-      found = graphs_.emplace(key, capture(record)).first;
-    }
+    if (graphs_.size() >= kMostGraphs && graphs_.count(key) == 0) forget();
+    const auto [found, is_new] = graphs_.try_emplace(key);
+    // The first time as it is: kernels are loaded when first launched, which a recording forbids.
+    if (is_new) return record();
+    if (!found->second) found->second = capture(record);
     found->second->launch(stream());
   }
   void forget() {

@@ -201,7 +201,7 @@ def test_recorded_steps_have_equal_bits(algorithm: str) -> None:
 @pytest.mark.gpu
 def test_too_little_memory_leaves_all_usable(cuda: Any) -> None:
     with pytest.raises(RuntimeError, match=r"cudaMalloc.*out of memory"):
-        make_case("dqn", widths=(16_000, 16_000)).learner("cuda", n_pipelines=4096)
+        make_case("dqn", widths=(4000, 4000)).learner("cuda", n_pipelines=4096)
     tree = cuda.SumTree(10)
     tree.insert(0, 10)
     assert tree.total() == 10.0

@@ -6,12 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <mutex>
 #include <stdexcept>
 #include <utility>
 
-#include "accel/device/learner.hpp"
+#include "accel/device/learner_layout.hpp"
 #include "accel/portable/losses.hpp"
 #include "accel/portable/optimiser.hpp"
 
@@ -148,12 +147,6 @@ class DeviceLearner : public virtual Learner {
 
   enum class Stage { idle, critic_gradient, critic_applied };
 
-  // Bytes of the mirror: the batch, where it lies, what the step measures.
-  struct Places {
-    size_t observations, actions, rewards, next_observations, discounts, weights, place, outcome,
-        td_errors, end;
-  };
-
   bool has_actor() const { return view_.has_actor(); }
   bool is_due() const { return (n_steps_ + 1) % options_.interval == 0; }
   bool is_actor_due() const { return has_actor() && is_due(); }
@@ -172,8 +165,8 @@ class DeviceLearner : public virtual Learner {
     view_.n_observations = has_actor() ? actor_.n_inputs : critic_.n_inputs;
     view_.n_parameters = actor_.n_weights + critic_.n_weights + (is_sac ? 1 : 0);
     view_.n_longest = std::max(actor_.n_weights, critic_.n_weights);
-    actor_layers_ = describe(actor_, view_.actor);
-    critic_layers_ = describe(critic_, view_.critic);
+    actor_layers_ = put_layers(actor_, view_.actor);
+    critic_layers_ = put_layers(critic_, view_.critic);
     view_.n_targets = actor_.n_weights + critic_.n_weights - view_.first_target();
     view_.n_aggregators = int(std::clamp<int64_t>(view_.n_longest / 1024, 1, 128));
     counters_ = machine_.template allocate<int64_t>(portable::kCounters);
@@ -198,17 +191,8 @@ class DeviceLearner : public virtual Learner {
     view_.pipeline_gradients = next + view_.n_targets;
   }
 
-  Buffer<portable::LayerView> describe(const Network& network, portable::NetworkView& view) {
-    view = {nullptr, int(network.layers.size()), network.n_inputs, network.n_outputs, 0,
-            network.n_weights};
-    std::vector<portable::LayerView> layers;
-    for (size_t i = 0; i < network.layers.size(); ++i) {
-      const Layer& layer = network.layers[i];
-      layers.push_back({layer.source, layer.begin, layer.n_in, layer.n_out, int(layer.activation),
-                        layer.output, network.weight_offsets[i], network.bias_offset(i),
-                        view.n_columns});
-      view.n_columns += layer.n_out;
-    }
+  Buffer<portable::LayerView> put_layers(const Network& network, portable::NetworkView& view) {
+    const std::vector<portable::LayerView> layers = describe(network, view);
     auto buffer = machine_.template allocate<portable::LayerView>(layers.size() + 1);
     machine_.put(buffer.data(), layers.data(), layers.size());
     view.layers = buffer.data();
@@ -222,30 +206,6 @@ class DeviceLearner : public virtual Learner {
       machine_.put(p + view_.n_parameters - 1, &log_alpha, 1);
   }
 
-  int64_t n_action_columns() const { return has_actor() ? view_.n_actions : 1; }
-
-  Places places(int64_t n) const {
-    Places p{};
-    size_t next = 0;
-    const auto take = [&next](int64_t n_bytes) {
-      const size_t begin = next;
-      next = (next + size_t(n_bytes) + 15) / 16 * 16;
-      return begin;
-    };
-    const int64_t row = int64_t(sizeof(float)) * n;
-    p.observations = take(row * view_.n_observations);
-    p.actions = take(row * n_action_columns());
-    p.rewards = take(row);
-    p.next_observations = take(row * view_.n_observations);
-    p.discounts = take(row);
-    p.weights = take(row);
-    p.place = take(sizeof(portable::BatchPlace));
-    p.outcome = take(sizeof(portable::Outcome));
-    p.td_errors = take(row);
-    p.end = next;
-    return p;
-  }
-
   // Room for batches of n rows; where memory is short, what was there stays.
   void make_room(int64_t n) {
     if (n <= n_room_) return;
@@ -254,7 +214,7 @@ class DeviceLearner : public virtual Learner {
     auto scratch = machine_.template allocate<float>(size_t(layout.n_floats) *
                                                      size_t(view_.n_pipelines));
     auto rows = machine_.template allocate<float>(3 * size_t(n));
-    auto mirror = machine_.mirror(places(n).end);
+    auto mirror = machine_.mirror(BatchLayout(view_, n).end);
     machine_.forget();
     scratch_ = std::move(scratch);
     rows_ = std::move(rows);
@@ -271,7 +231,7 @@ class DeviceLearner : public virtual Learner {
   void place(int64_t n) {
     machine_.wait_for_push();
     make_room(n);
-    at_ = places(n_room_);
+    at_ = BatchLayout(view_, n_room_);
     view_.n_rows = int(n);
     view_.batch = device<portable::BatchPlace>(at_.place);
     view_.outcome = device<portable::Outcome>(at_.outcome);
@@ -294,7 +254,7 @@ class DeviceLearner : public virtual Learner {
   void stage(const HostBatch& batch) {
     place(batch.n);
     copy_rows(batch, batch.observations, view_.n_observations, at_.observations);
-    copy_rows(batch, batch.actions, n_action_columns(), at_.actions);
+    copy_rows(batch, batch.actions, at_.n_action_columns, at_.actions);
     copy_rows(batch, batch.rewards, 1, at_.rewards);
     copy_rows(batch, batch.next_observations, view_.n_observations, at_.next_observations);
     copy_rows(batch, batch.discounts, 1, at_.discounts);
@@ -304,14 +264,6 @@ class DeviceLearner : public virtual Learner {
            device<float>(at_.discounts), device<float>(at_.weights), nullptr, batch.n,
            batch.first_row},
           0);
-  }
-
-  static portable::Outcome unmeasured() {
-    portable::Outcome o{};
-    for (float* value : {&o.critic_loss, &o.mean_value, &o.actor_loss, &o.entropy, &o.temperature,
-                         &o.norms[0], &o.norms[1], &o.norms[2]})
-      *value = std::numeric_limits<float>::quiet_NaN();
-    return o;
   }
 
   // A step begins: tell the device where the batch lies, and that nothing is measured yet.
@@ -409,7 +361,7 @@ class DeviceLearner : public virtual Learner {
   Buffer<int64_t> counters_;
   Buffer<portable::Wide> squares_;
   typename Machine::Mirror mirror_;
-  Places at_{};
+  BatchLayout at_;
   int64_t n_room_ = 0;   // rows of the largest batch so far
   int64_t n_steps_ = 0;  // as the device counts
   Stage stage_ = Stage::idle;
