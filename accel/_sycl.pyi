@@ -54,3 +54,13 @@ def batched_learner(
     n_pipelines: int,
 ) -> OffPolicyLearner:
     """Make a learner whose pipelines are work-groups."""
+
+def pipeline_learner(
+    program: Program,
+    options: Options,
+    critic_layers: Int32Array,
+    n_pipelines: int,
+    row_depth: int,
+    concurrent: bool,
+) -> OffPolicyLearner:
+    """Make a DQN learner of one kernel a stage; the layers are a chain."""

@@ -46,13 +46,24 @@ def OffPolicyLearner(
     critic_layers: NDArray[np.int32],
     *,
     seed: int = 0,
-    n_pipelines: int = 4,
+    n_pipelines: int = 1,
     device: str = "",
+    form: str = "batched",
+    concurrent: bool = False,
 ) -> _OffPolicyLearner:
     """Make a learner."""
     from accel.sycl import off_policy
 
-    return off_policy.make(options, actor_layers, critic_layers, seed, n_pipelines, _chosen(device))
+    chosen = _chosen(device)
+    if form == "batched":
+        return off_policy.make_batched(
+            options, actor_layers, critic_layers, seed, n_pipelines, chosen
+        )
+    if form != "pipeline":
+        raise ValueError(f"form must be 'batched' or 'pipeline', got {form!r}")
+    if actor_layers is not None:
+        raise ValueError("actor_layers must be None for form 'pipeline', got a layer table")
+    return off_policy.make_pipeline(options, critic_layers, n_pipelines, chosen, concurrent)
 
 
 def _chosen(device: str) -> str:

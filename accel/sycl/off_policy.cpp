@@ -1,13 +1,11 @@
 // The off-policy learner on a SYCL device: the driver shared by all devices over this machine.
-#include "accel/device/off_policy.hpp"
-
 #include <memory>
 #include <optional>
 
 #include "../bindings/device_off_policy.hpp"
 #include "../bindings/device_options.hpp"
 #include "bindings.hpp"
-#include "machine.hpp"
+#include "learner_pipeline.hpp"
 
 namespace accel::sycl_backend {
 namespace {
@@ -25,6 +23,17 @@ std::unique_ptr<SyclLearner> make_batched(std::shared_ptr<Program> program,
   return std::make_unique<SyclLearner>(SyclMachine(std::move(program)), read, actor, critic);
 }
 
+// The layers are checked to be a chain, which the program was compiled for.
+std::unique_ptr<SyclLearner> make_pipeline(std::shared_ptr<Program> program,
+                                           const py::object& options,
+                                           const py::array& critic_layers, int64_t n_pipelines,
+                                           int64_t row_depth, bool concurrent) {
+  const device::LearnerOptions read = device::read_options(options, 0, n_pipelines);
+  const Network critic = read_network(critic_layers, "critic_layers");
+  return std::make_unique<PipelineLearner>(SyclMachine(std::move(program)), read, critic,
+                                           row_depth, concurrent);
+}
+
 }  // namespace
 
 void bind_off_policy(py::module_& m) {
@@ -35,6 +44,8 @@ void bind_off_policy(py::module_& m) {
   device::bind_learner_methods<SyclLearner>(learner);
   m.def("batched_learner", &make_batched, arg("program"), arg("options"),
         arg("actor_layers").none(true), arg("critic_layers"), arg("seed"), arg("n_pipelines"));
+  m.def("pipeline_learner", &make_pipeline, arg("program"), arg("options"), arg("critic_layers"),
+        arg("n_pipelines"), arg("row_depth"), arg("concurrent"));
 }
 
 }  // namespace accel::sycl_backend
