@@ -62,30 +62,31 @@ class TorchSteps:
         """Do one gradient step."""
         self.n_steps += 1
         is_dqn = self.workload.algorithm == "dqn"
-        self._descend(self.of_critics, self.critic_loss(), self.critics if is_dqn else None)
+        self._descend([self.of_critics], self.critic_loss(), self.critics if is_dqn else None)
         if self.actor_loss is None:
             return  # the copy to the targets every thousand steps is not worth the while
         if self.workload.algorithm == "td3" and self.n_steps % 2 != 0:
             return
         for p in self.critics.parameters():
             p.requires_grad_(False)
-        loss, of_alpha = self.actor_loss()
+        loss = self.actor_loss()
         for p in self.critics.parameters():
             p.requires_grad_(True)
-        self._descend(self.of_actor, loss)
-        if of_alpha is not None:
-            self._descend(self.of_alpha, of_alpha)
+        is_sac = self.workload.algorithm == "sac"
+        self._descend([self.of_actor, self.of_alpha] if is_sac else [self.of_actor], loss)
         self._move(self.targets, self.critics)
-        if of_alpha is None:
+        if not is_sac:
             self._move(self.target_actor, self.actor)
 
     @staticmethod
-    def _descend(optimiser: torch.optim.Adam, loss: Tensor, clipped: Any = None) -> None:
-        optimiser.zero_grad(set_to_none=True)
+    def _descend(optimisers: list[torch.optim.Adam], loss: Tensor, clipped: Any = None) -> None:
+        for optimiser in optimisers:
+            optimiser.zero_grad(set_to_none=True)
         loss.backward()
         if clipped is not None:
             nn.utils.clip_grad_norm_(clipped.parameters(), 10.0)
-        optimiser.step()
+        for optimiser in optimisers:
+            optimiser.step()
 
     @staticmethod
     @torch.no_grad()
@@ -117,9 +118,10 @@ class TorchSteps:
                 a = (a + noise).clamp(-1, 1)
         return self._critics_loss(a, 0.0)
 
-    def _td3_actor(self) -> tuple[Tensor, None]:
+    def _td3_actor(self) -> Tensor:
         s = self.batch[0]
-        return -self.critics[0](torch.cat([s, torch.tanh(self.actor(s))], 1)).mean(), None
+        loss: Tensor = -self.critics[0](torch.cat([s, torch.tanh(self.actor(s))], 1)).mean()
+        return loss
 
     def _sample(self, s: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = self.actor(s).chunk(2, 1)
@@ -136,11 +138,13 @@ class TorchSteps:
             bonus = -self.log_alpha.exp() * log_p
         return self._critics_loss(a, bonus)
 
-    def _sac_actor(self) -> tuple[Tensor, Tensor]:
+    def _sac_actor(self) -> Tensor:
         s = self.batch[0]
         a, log_p = self._sample(s)
         x = torch.cat([s, a], 1)
         q = torch.cat([q(x) for q in self.critics], 1).min(1).values
         loss = (self.log_alpha.detach().exp() * log_p - q).mean()
         of_alpha = -(self.log_alpha * (log_p.detach() - self.workload.n_actions)).mean()
-        return loss, of_alpha
+        # Neither has a gradient by the other's parameters.
+        total: Tensor = loss + of_alpha
+        return total
