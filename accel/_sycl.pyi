@@ -20,7 +20,7 @@ class Device:
         """Version of the driver."""
     @property
     def has_float64(self) -> bool:
-        """Whether it computes in double precision."""
+        """Whether it has double precision and atomics of that size."""
     def compile(self, source: str, options: list[str], kernel: str) -> bytes:
         """Compile SYCL source that has this kernel to SPIR-V; RuntimeError with the log."""
 

@@ -25,7 +25,10 @@ class Device {
 
   std::string name() const { return device_.get_info<sycl::info::device::name>(); }
   std::string driver() const { return device_.get_info<sycl::info::device::driver_version>(); }
-  bool has_float64() const { return device_.has(sycl::aspect::fp64); }
+  // For sum trees: the largest priority is found by atomics of the type's size.
+  bool has_float64() const {
+    return device_.has(sycl::aspect::fp64) && device_.has(sycl::aspect::atomic64);
+  }
   const sycl::device& device() const { return device_; }
   const sycl::context& context() const { return context_; }
 

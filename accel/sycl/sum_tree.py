@@ -26,6 +26,9 @@ def make(
     runtime.load()
     from accel import _sycl
 
+    if dtype == "float64":
+        has_it = compiler.device(device).has_float64
+        _require(has_it, "dtype", f"float32 on {device}: no 64-bit atomics", repr(dtype))
     if form == "batched":
         program = compiler.program(device, batched_source(fanout, dtype))
         return _sycl.batched_tree(program, capacity, fanout, dtype == "float64")
