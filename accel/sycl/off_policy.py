@@ -11,7 +11,7 @@ from accel.sycl.compiler import Source
 
 Int32Array = NDArray[np.int32]
 
-_FILES = ("prelude.hpp", "block.hpp", "learner.hpp")
+_FILES = ("prelude.hpp", "block.hpp", "step.hpp")
 # Rows that a pipe holds: whole batches, so that kernels that take turns have room. On an FPGA the
 # depth is the stages that a row is ahead of its gradient.
 _ROW_DEPTH = 512
@@ -51,7 +51,7 @@ def make_pipeline(
 
 def batched_source() -> Source:
     """Return the bodies that all devices share, a work-group a pipeline."""
-    return Source(_FILES, (), "", "critic_gradient")
+    return Source((*_FILES, "learner.hpp"), (), "", "critic_gradient")
 
 
 def pipeline_source(layers: Int32Array, n_pipelines: int) -> Source:

@@ -97,7 +97,6 @@ template <int layer>
 Columns<layer> dense(const Weights<layer>& weights, const Columns<layer - 1>& x) {
   constexpr int n_in = kWidths[layer - 1], n_out = kWidths[layer];
   Columns<layer> y;
-#pragma unroll
   for (int j = 0; j < n_out; ++j) y.of[j] = weights.of[n_in * n_out + j];
   for (int i = 0; i < n_in; ++i) {
 #pragma unroll UNROLL
