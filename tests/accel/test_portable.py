@@ -8,7 +8,7 @@ import pytest
 from accel import portable
 from accel.interfaces import Float64Array
 from tests.accel.off_policy_cases import ALGORITHMS, make_case
-from tests.accel.test_off_policy import assert_equal_states, assert_same_step
+from tests.accel.test_off_policy import MEASURED, assert_equal_states, assert_same_step
 
 # 0: in step; 1: each thread on its own between two barriers, backward; others: shuffled.
 ORDERS = (0, 1, 7, 8)
@@ -49,6 +49,8 @@ def test_learners_do_not_depend_on_the_order_of_threads(algorithm: str) -> None:
         steps = [learner.learn(case.batch) for learner in learners]
         for step in steps[1:]:
             np.testing.assert_array_equal(step.td_errors, steps[0].td_errors)
+            for name in MEASURED:
+                np.testing.assert_array_equal(getattr(step, name), getattr(steps[0], name), name)
     for learner in learners[1:]:
         assert_equal_states(learner.state(), learners[0].state())
 
