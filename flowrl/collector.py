@@ -26,7 +26,7 @@ class Collector:
         first_env: int,
         life: int = 0,
     ) -> None:
-        """Take the environments with the global indices from `first_env` on; `life` as in seeding."""
+        """Take the environments from the global index `first_env` on; `life` as in seeding."""
         n_envs = environments.n_envs
         self.policy, self.noise = policy, noise
         self._environments = environments

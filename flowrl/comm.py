@@ -12,13 +12,17 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from flowrl.config import ConfigError
 from flowrl.envs.interface import EnvironmentFault
 from flowrl.trajectory import Float64Array, IntArray
+
+Bytes = npt.NDArray[np.uint8]
 
 # Set by the launchers of MPICH, Open MPI, MVAPICH, PMIx (srun, prrte), Cray and Flux.
 _LAUNCHER_VARIABLES = (
@@ -33,6 +37,16 @@ _LAUNCHER_VARIABLES = (
 
 class CommunicatorError(ConfigError):
     """The launcher started several ranks, but they cannot talk to each other."""
+
+
+class Transfer(Protocol):
+    """A message on its way; its bytes must stay as they are until it is done."""
+
+    def is_done(self) -> bool:
+        """Tell whether the bytes have left, or have come; ask until they have."""
+
+    def wait(self) -> None:
+        """Wait until they have."""
 
 
 class Communicator(Protocol):
@@ -55,6 +69,15 @@ class Communicator(Protocol):
 
     def gather(self, rows: Float64Array) -> Float64Array | None:
         """Return the rows (any number, k) of all ranks in rank order on root, None elsewhere."""
+
+    def start_send(self, block: Bytes, to: int) -> Transfer:
+        """Begin to send contiguous bytes to a rank; messages to one rank keep their order."""
+
+    def start_receive(self, block: Bytes, source: int) -> Transfer:
+        """Begin to receive a rank's next message, of exactly these bytes."""
+
+    def has_message(self, source: int) -> bool:
+        """Tell whether a message of a rank waits to be received."""
 
     def barrier(self) -> None:
         """Wait for every rank."""
@@ -86,6 +109,18 @@ class SerialCommunicator:
     def gather(self, rows: Float64Array) -> Float64Array | None:
         """Return the rows."""
         return rows
+
+    def start_send(self, block: Bytes, to: int) -> Transfer:  # noqa: ARG002
+        """Refuse: there is nobody else."""
+        raise CommunicatorError(f"rank {to} does not exist: one rank has nobody to send to")
+
+    def start_receive(self, block: Bytes, source: int) -> Transfer:  # noqa: ARG002
+        """Refuse: there is nobody else."""
+        raise CommunicatorError(f"rank {source} does not exist: one rank has nobody to hear")
+
+    def has_message(self, source: int) -> bool:  # noqa: ARG002
+        """Return False: there is nobody else."""
+        return False
 
     def barrier(self) -> None:
         """Return at once."""
@@ -171,6 +206,18 @@ class MpiCommunicator:
         self._wait(self._world.Igatherv(rows, [out, (counts * rows.shape[1]).tolist()]))
         return out
 
+    def start_send(self, block: Bytes, to: int) -> Transfer:
+        """Begin to send contiguous bytes to a rank; messages to one rank keep their order."""
+        return _MpiTransfer(self._world.Isend([block, self._mpi.BYTE], to), self._wait)
+
+    def start_receive(self, block: Bytes, source: int) -> Transfer:
+        """Begin to receive a rank's next message, of exactly these bytes."""
+        return _MpiTransfer(self._world.Irecv([block, self._mpi.BYTE], source), self._wait)
+
+    def has_message(self, source: int) -> bool:
+        """Tell whether a message of a rank waits to be received."""
+        return bool(self._world.Iprobe(source))
+
     def barrier(self) -> None:
         """Wait for every rank."""
         self._wait(self._world.Ibarrier())
@@ -182,6 +229,21 @@ class MpiCommunicator:
         time.sleep(0.3)
         self._world.Abort(code)
         os._exit(code)  # Abort may come back before the launcher ends this rank.
+
+
+class _MpiTransfer:
+    """A request of MPI's, waited for as its communicator does."""
+
+    def __init__(self, request: Any, wait: Callable[[Any], None]) -> None:
+        self._request, self._wait = request, wait
+
+    def is_done(self) -> bool:
+        """Tell whether the bytes have left, or have come."""
+        return bool(self._request.Test())
+
+    def wait(self) -> None:
+        """Wait until they have."""
+        self._wait(self._request)
 
 
 def launched_by_mpi() -> bool:

@@ -38,9 +38,9 @@ def plan_rows(schedule: Schedule, shares: IntArray, n_transitions: int) -> PlanR
     first, last, n_updates = schedule.outline()
     rows = [
         ("ranks", str(len(shares))),
-        ("environments per rank", _spread(shares)),
-        ("steps per environment between two collections", _spread(first.lengths)),
-        ("steps per rank between two collections", _spread(_per_rank(first.lengths, shares))),
+        ("environments per rank", spread(shares)),
+        ("steps per environment between two collections", spread(first.lengths)),
+        ("steps per rank between two collections", spread(_per_rank(first.lengths, shares))),
         ("transitions per update", str(first.n_transitions // len(first.updates))),
         ("updates", f"{n_updates:,}"),
         ("transitions", f"{n_transitions:,}"),
@@ -62,6 +62,7 @@ def _per_rank(lengths: IntArray, shares: IntArray) -> IntArray:
     return np.array(sums, np.int64)
 
 
-def _spread(counts: IntArray) -> str:
+def spread(counts: IntArray) -> str:
+    """Return the smallest and the largest count, or the one that all are."""
     low, high = int(counts.min()), int(counts.max())
     return str(low) if low == high else f"{low} to {high}"

@@ -81,7 +81,7 @@ OFF_POLICY_ITERATIONS = (
     Quantity("exploration", RATIO, "epsilon (DQN) or standard deviation of the noise added"),
     Quantity("weight_exponent", RATIO, "exponent of the importance weights; 0: uniform replay"),
     Quantity("update_ratio", RATIO, "updates for each transition after the first random ones"),
-    Quantity("staleness", "updates", "updates that the acting policies lacked, mean"),
+    Quantity("staleness", "updates", "updates that were due and the acting policies lacked, mean"),
     _count("replay_size", "rows", "rows in the replay buffer"),
     _count("dropped_priorities", "rows", "priorities that came after their row was overwritten"),
     _count("skipped_gradients", "steps", "updates skipped because not finite"),

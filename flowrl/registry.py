@@ -23,7 +23,7 @@ from flowrl.envs.idle import NoEnvironments
 from flowrl.envs.interface import Interface, UnsupportedEnvironment
 from flowrl.envs.python import Env, PythonEnvironments, flat, python_interface
 
-_OFF_POLICY = "flowrl.off_policy:OffPolicyTrainer"
+_OFF_POLICY = "flowrl.parallel.trainer:make_trainer"
 ALGORITHMS = {"ppo": "flowrl.on_policy:OnPolicyTrainer"} | dict.fromkeys(
     ("dqn", "ddpg", "td3", "sac"), _OFF_POLICY
 )

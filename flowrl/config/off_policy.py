@@ -10,6 +10,7 @@ from flowrl.config.options import check_fields, choice, file, real, switch, whol
 
 PRIORITIES = ("uniform", "prioritized")
 STORAGES = ("memory", "file")
+SETTINGS = ("auto", "relayed", "joined")
 DEVICES = ("cpu", "cuda", "sycl")
 
 
@@ -84,6 +85,33 @@ class ReplayConfig:
                 "--replay.file goes with --replay.storage file, got storage "
                 f"{self.storage} and file {self.file}"
             )
+
+
+@dataclass(frozen=True)
+class ParallelConfig:
+    """Who acts beside the learner: local processes, or the other ranks of `mpirun -n N`."""
+
+    workers: int = whole(0, "local processes that act; 0: this one, in turn with learning", 0, 4096)
+    lag: int = whole(2, "collections that acting may be ahead of the updates that are due", 0, 100)
+    policy: str = choice(
+        "newest",
+        "whose policy acts: newest, or that of exactly --parallel.lag collections before, which "
+        "makes runs repeatable",
+        ("newest", "lagged"),
+    )
+    setting: str = choice(
+        "auto",
+        "replay manager and learner: joined in one thread, or relayed by the host between two; "
+        "auto: joined where both are on one device",
+        SETTINGS,
+    )
+    max_replacements: int = whole(
+        10, "local processes that may be replaced after they died before the run ends", 0, 10**6
+    )
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check_fields(self, "parallel.")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from flowrl.config.off_policy import (
     DdpgConfig,
     DqnConfig,
     OffPolicyConfig,
+    ParallelConfig,
     ReplayConfig,
     SacConfig,
     Td3Config,
@@ -176,6 +177,7 @@ class RunConfig:
     ppo: PpoConfig = field(default_factory=PpoConfig)
     off_policy: OffPolicyConfig = field(default_factory=OffPolicyConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
+    parallel: ParallelConfig = field(default_factory=ParallelConfig)
     dqn: DqnConfig = field(default_factory=DqnConfig)
     ddpg: DdpgConfig = field(default_factory=DdpgConfig)
     td3: Td3Config = field(default_factory=Td3Config)
@@ -195,6 +197,12 @@ class RunConfig:
                 "--n-envs must be at most --ppo.n-transitions-per-update "
                 f"({self.ppo.n_transitions_per_update}), got {self.n_envs}"
                 "; use fewer environments or larger updates"
+            )
+
+        if self.algo == "ppo" and self.parallel.workers:
+            raise ConfigError(
+                "--parallel.workers must be 0 for PPO, which is parallel over the ranks of mpirun "
+                f"-n N, got {self.parallel.workers}; or use --algo dqn, ddpg, td3 or sac"
             )
 
     def resolved(self) -> RunConfig:

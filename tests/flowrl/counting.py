@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -81,7 +84,44 @@ _FAILURES: dict[str, Callable[[], None]] = {
     "sys.exit": lambda: sys.exit(3),
     "sys.exit 0": lambda: sys.exit(0),
     "os._exit": lambda: os._exit(1),
+    "os._exit 0": lambda: os._exit(0),
+    "SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
 }
+
+
+def fails_once(marker: str, how: str, always: bool = False) -> Counting:
+    """Make one that fails at the 40th step of an episode; once among all that share a marker."""
+    env = Counting(limit=60)
+    step = env.step
+
+    def failing(action: Any) -> Any:
+        if env.step_number >= 39 and (always or not Path(marker).exists()):
+            Path(marker).touch()
+            _FAILURES[how]()
+        return step(action)
+
+    env.step = failing  # type: ignore[method-assign]
+    return env
+
+
+def far_too_large() -> Counting:
+    """Make one whose rewards are finite, but not their squares."""
+    env = Counting()
+    step = env.step
+
+    def enlarged(action: Any) -> Any:
+        observation, reward, *flags = step(action)
+        return observation, 1e29 * reward, *flags
+
+    env.step = enlarged  # type: ignore[method-assign]
+    return env
+
+
+def made_by_host(limit: int = 5) -> Counting:
+    """Make one, but in a local worker fail to."""
+    if multiprocessing.parent_process() is not None:
+        _break()
+    return Counting(limit)
 
 
 def fails_held_out(limit: int = 5, held_out: bool = False) -> Counting:

@@ -1,0 +1,207 @@
+"""PEARL's setting 1: replay manager and learner in threads of their own; the host relays.
+
+While the learner learns one batch, the replay manager stores what the actors send.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from accel.interfaces import LearningStep
+from flowrl.learning import Learning
+from flowrl.networks import Weights
+from flowrl.parallel.messages import (
+    CaughtUp,
+    Close,
+    Closed,
+    Draw,
+    Drawn,
+    InOrder,
+    Insert,
+    Learn,
+    Learnt,
+    Mail,
+    Message,
+    Publish,
+    Settle,
+    Status,
+    Told,
+)
+from flowrl.parallel.threads import Station
+from flowrl.replay import Rows, Sample
+from flowrl.stopwatch import Stopwatch
+from flowrl.trajectory import IntArray
+
+
+class Relayed:
+    """The host's side of both threads: which message follows which."""
+
+    def __init__(self, learning: Learning, watch: Stopwatch, mail: Mail) -> None:
+        """Prepare the threads; `watch` is that of `learning`."""
+        self._learning, self._watch, self._mail = learning, watch, mail
+        self._idle = Stopwatch()
+        self._manager, self._learner = _Manager(learning, watch, mail), _Learner(learning, mail)
+        self._collections: deque[Insert] = deque()  # whose updates have not all been made
+        self._n_updates = 0
+        self._is_busy = False  # one batch is on its way, or answers about a collection are
+        self._sample: Sample | None = None
+        self._steps: list[LearningStep] = []
+        self._told: Told | None = None
+        self._closed: Closed | None = None
+        self._drawn, self._learnt = InOrder("batch", 1), InOrder("update", 1)
+
+    def start(self) -> None:
+        """Begin to learn."""
+        self._watch.reset()
+        self._idle.reset()
+        self._manager.station.start()
+        self._learner.station.start()
+
+    def close(self) -> None:
+        """End both threads."""
+        self._manager.station.close()
+        self._learner.station.close()
+
+    def give(self, insert: Insert) -> None:
+        """Hand the next collection over."""
+        self._manager.station.put(insert)
+        self._collections.append(insert)
+        if not self._is_busy:
+            # Whoever waits for transitions waits for those who act.
+            self._idle.lap("collect")
+            self._go_on()
+
+    def handle(self, message: Message) -> CaughtUp | None:
+        """Relay a message from one of the threads; return what it means for the host."""
+        if isinstance(message, Drawn):
+            self._relay_batch(message)
+        elif isinstance(message, Learnt):
+            self._relay_priorities(message)
+        elif isinstance(message, Told):
+            self._told = message
+        elif isinstance(message, Closed):
+            self._closed = message
+        if self._told is not None and self._closed is not None:
+            self._complete(self._told, self._closed)
+        return message if isinstance(message, CaughtUp) else None
+
+    def _go_on(self) -> None:
+        """Ask for the next batch, or for what is to be said of a collection without any left."""
+        collection = self._collections[0]
+        number, is_reported = collection.number, collection.is_reported
+        self._is_busy = True
+        if self._n_updates < self._learning.governor.allowed(collection.transitions):
+            self._manager.station.put(Draw(self._n_updates + 1, collection.transitions))
+        elif self._steps or is_reported:
+            self._manager.station.put(Close(number, collection.transitions, is_reported))
+            self._learner.station.put(Publish(number, is_reported))
+        else:
+            self._finish(None, None)
+
+    def _relay_batch(self, drawn: Drawn) -> None:
+        self._drawn.check(drawn.number)
+        self._sample = drawn.sample
+        self._learner.station.put(Learn(drawn.number, drawn.batch, drawn.sample.weights))
+
+    def _relay_priorities(self, learnt: Learnt) -> None:
+        self._learnt.check(learnt.number)
+        if self._sample is not None:
+            self._manager.station.put(Settle(learnt.number, self._sample, learnt.step))
+        self._n_updates = learnt.number
+        self._steps.append(learnt.step)
+        self._go_on()
+
+    def _complete(self, told: Told, closed: Closed) -> None:
+        """Put together what both threads say of a collection."""
+        for answer in (told, closed):
+            InOrder("collection", self._collections[0].number).check(answer.number)
+        status = None
+        if told.parameters is not None:
+            seconds = {**closed.seconds, **told.seconds}
+            seconds["collect"] = self._idle.seconds.get("collect", 0.0)
+            status = Status(closed.state, seconds, told.parameters)
+            self._idle.reset()
+        self._told = self._closed = None
+        self._finish(told.actor if self._steps else None, status)
+
+    def _finish(self, actor: Weights | None, status: Status | None) -> None:
+        """Say that a collection's updates are made, and go on with the next."""
+        number, steps = self._collections.popleft().number, tuple(self._steps)
+        self._mail.put(CaughtUp(number, self._n_updates, steps, actor, status))
+        self._steps, self._is_busy = [], False
+        self._idle.lap("busy")
+        if self._collections:
+            self._go_on()
+
+
+class _Manager:
+    """The replay manager's thread: the only one that reads or writes the stored rows."""
+
+    def __init__(self, learning: Learning, watch: Stopwatch, mail: Mail) -> None:
+        self._learning, self._watch, self._mail = learning, watch, mail
+        self.station = Station("flowrl replay manager", mail, self._take)
+        self._collections = InOrder("collection", 0)
+        self._batch: Rows | None = None
+
+    def _take(self, message: Message) -> None:
+        self._watch.lap("idle")
+        learning = self._learning
+        if isinstance(message, Insert):
+            self._collections.check(message.number)
+            for rows in message.pieces:
+                learning.insert(rows)
+        elif isinstance(message, Draw):
+            sample = learning.draw(message.transitions)
+            batch = self._gather(sample.indices)
+            self._watch.lap("sample")
+            self._mail.put(Drawn(message.number, sample, batch))
+        elif isinstance(message, Settle):
+            learning.settle(message.sample, message.step)
+        elif isinstance(message, Close):
+            seconds = self._watch.seconds
+            self._mail.put(Closed(message.number, learning.state(message.transitions), seconds))
+            if message.is_reported:
+                self._watch.reset()
+
+    def _gather(self, indices: IntArray) -> Rows:
+        """Copy rows: their places may be written while they are learnt."""
+        stored = vars(self._learning.storage.rows)
+        if self._batch is None:
+            n = len(indices)
+            like = {name: (n, *values.shape[1:]) for name, values in stored.items()}
+            self._batch = Rows(
+                **{name: np.empty(shape, np.float32) for name, shape in like.items()}
+            )
+        for name, values in vars(self._batch).items():
+            # Any mode but "clip" would copy once more; no index is outside.
+            np.take(stored[name], indices, axis=0, out=values, mode="clip")
+        return self._batch
+
+
+class _Learner:
+    """The learner's thread."""
+
+    def __init__(self, learning: Learning, mail: Mail) -> None:
+        self._learner, self._mail = learning.learner, mail
+        self._watch = Stopwatch()
+        self.station = Station("flowrl learner", mail, self._take)
+
+    def _take(self, message: Message) -> None:
+        if isinstance(message, Learn):
+            self._watch.lap("idle")
+            rows = np.arange(len(message.weights))
+            step = self._learner.learn(message.batch, rows, message.weights)
+            self._watch.lap("learn")
+            self._mail.put(Learnt(message.number, step))
+        elif isinstance(message, Publish):
+            self._mail.put(self._tell(message))
+
+    def _tell(self, message: Publish) -> Told:
+        actor, seconds = self._learner.actor_weights(), {}
+        parameters = self._learner.parameters() if message.is_reported else None
+        if message.is_reported:
+            seconds = {"learn": self._watch.seconds.get("learn", 0.0)}
+            self._watch.reset()
+        return Told(message.number, actor, parameters, seconds)
