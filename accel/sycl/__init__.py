@@ -12,8 +12,8 @@ kernel over work-groups. "pipeline" (emulator) are single-task kernels joined by
 of a sum tree, one a stage and layer of a DQN learner, as PEARL puts them on an FPGA: bounded loops,
 on-chip arrays of sizes known when compiling. Its kernels take turns by default, the pipes holding
 whole batches: an emulated kernel that waits for a pipe keeps a core busy, and on two cores all at
-the same time (``concurrent=True``, as on an FPGA) took 10 to 200 times as long. Results are equal
-to the bit.
+the same time (``concurrent=True``, as on an FPGA) took 10 to 200 times as long (medians, two busy
+cores). A tree's results are equal to the bit in all forms.
 
 **Compiling** happens when a size, type or form is first used, and takes seconds; what was compiled
 is kept in ``ACCEL_CACHE``, or in the platform's cache directory (see ``compiler``). It needs the

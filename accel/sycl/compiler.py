@@ -1,8 +1,8 @@
 """Device code: compiled once for each set of options, then kept.
 
-Compiling SYCL source to SPIR-V takes some 4 s, making a device's own code of that 1 s, loading
-the latter 0.02 s: both are kept. A file is named by a hash of all that it depends on, and begins
-with a hash of what it holds: a torn or foreign one is made again.
+Compiling SYCL source to SPIR-V takes 3 to 9 s of processor time, making a device's own code of that
+1 to 7 s, loading the latter 0.02 s: both are kept. A file is named by a hash of all that it depends
+on, and begins with a hash of what it holds: a torn or foreign one is made again.
 """
 
 from __future__ import annotations

@@ -45,6 +45,8 @@ def make_pipeline(
     _require(isinstance(options, Dqn), "options", "Dqn for form 'pipeline'", options)
     _require(1 <= n_pipelines <= 4, "n_pipelines", "1 to 4 for form 'pipeline'", n_pipelines)
     _check_chain(layers)
+    if concurrent:
+        runtime.check_threads(n_pipelines * (3 * len(layers) + 1) + 1)
     program = compiler.program(device, pipeline_source(layers, n_pipelines))
     return _sycl.pipeline_learner(program, options, layers, n_pipelines, _ROW_DEPTH, concurrent)
 

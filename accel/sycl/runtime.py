@@ -60,6 +60,16 @@ def environment(present: Any) -> dict[str, str]:
     }
 
 
+def check_threads(n_kernels: int) -> None:
+    """Raise ValueError where concurrent kernels would wait for each other forever."""
+    n_threads = int(os.environ["DPCPP_CPU_NUM_CUS"])
+    if n_kernels > n_threads:
+        raise ValueError(
+            f"concurrent must be False for {n_kernels} kernels on {n_threads} threads "
+            f"(DPCPP_CPU_NUM_CUS), got True"
+        )
+
+
 def installed(distribution: str) -> bool:
     """Say whether a wheel is installed."""
     try:

@@ -36,6 +36,8 @@ def make(
     _require(capacity <= _MOST_ROWS, "capacity", f"at most {_MOST_ROWS} in a pipeline", capacity)
     n_rows = max(_FEWEST_ROWS, 1 << (capacity - 1).bit_length())
     nodes = level_nodes(n_rows, fanout)
+    if concurrent:
+        runtime.check_threads(len(nodes) + 2)
     program = compiler.program(device, pipeline_source(fanout, dtype, nodes))
     return _sycl.pipeline_tree(
         program, capacity, fanout, dtype == "float64", len(nodes), _PIPE_DEPTH, concurrent

@@ -261,6 +261,18 @@ def test_bad_learners(emulator: Any, algorithm: str, options: dict[str, Any], me
         make_case(algorithm).learner("sycl", **own)
 
 
+def test_concurrent_kernels_have_a_thread_each(
+    emulator: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With fewer they would wait for each other forever."""
+    monkeypatch.setenv("DPCPP_CPU_NUM_CUS", "5")
+    with pytest.raises(ValueError, match="concurrent must be False for 6 kernels on 5 threads"):
+        emulator.SumTree(10, 16, device="fpga_emulator", form="pipeline", concurrent=True)
+    case = make_case("double-dqn", n_rows=9, widths=(8, 6))
+    with pytest.raises(ValueError, match="concurrent must be False for 11 kernels on 5 threads"):
+        case.learner("sycl", device="fpga_emulator", form="pipeline", concurrent=True)
+
+
 def test_pipeline_wants_a_chain(emulator: Any) -> None:
     layers = table((-1, 0, 4, 8, 1, -1), (-1, 0, 4, 8, 1, -1), (1, 0, 8, 2, 0, 0))
     with pytest.raises(ValueError, match=r"critic_layers\[1\] must be the next of a chain"):
