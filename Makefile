@@ -9,6 +9,10 @@ NATIVE := CMakeLists.txt $(wildcard accel/*.cpp $(foreach kind,CMakeLists.txt *.
           accel/include/accel/*.hpp accel/include/accel/*/*.hpp)
 BUILD := "scikit-build-core>=0.11" "pybind11>=2.13" "cmake>=3.26" "ninja>=1.11"
 
+# The wheels of the extra [sycl]: the build looks for them, so they come first.
+SYCL = $(shell $(PYTHON) -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))\
+	['project']['optional-dependencies']['sycl'])")
+
 .PHONY: train test check lint bench clean
 
 $(PYTHON):
@@ -23,7 +27,8 @@ $(RUN): pyproject.toml $(NATIVE) | $(PYTHON)
 	touch $@
 
 $(DEV): $(RUN)
-	@echo "adding what the tests need to $(VENV): about a gigabyte more, once"
+	@echo "adding what the tests need to $(VENV): about three gigabytes more, once"
+	-$(PYTHON) -m pip install --quiet $(SYCL)
 	$(PYTHON) -m pip install --quiet --no-build-isolation --editable ".[mpi,dev]"
 	touch $@
 
