@@ -96,6 +96,7 @@ def make_state(film: FilmParams, n_films: int, starts: Float64Array | None = Non
     jets = np.array([round(x / film.dx) for x in film.jet_positions])[:, None]
     jet_rows, jet_shapes = place_jets(film)
     n_obs, stride = film.n_obs_per_jet, round(film.obs_spacing / film.dx)
+    obs = np.arange(n_obs) - film.n_obs_upstream
     return FilmState(
         films=aligned(flat),
         generators=np.zeros(n_films, dtype=np.uint64),
@@ -107,7 +108,7 @@ def make_state(film: FilmParams, n_films: int, starts: Float64Array | None = Non
         factors=make_factors(film),
         jet_rows=jet_rows,
         jet_shapes=jet_shapes,
-        obs_places=place[jets + stride * (np.arange(n_obs) - n_obs)].reshape(-1),
+        obs_places=place[jets + stride * obs].reshape(-1),
         rwd_places=place[jets + np.arange(round(film.l_rwd / film.dx))],
         control=make_control(film),
     )

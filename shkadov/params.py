@@ -29,14 +29,14 @@ POSITIVE: Final = (
     "dt_ramp", "episode_time", "l_obs", "obs_spacing", "l_rwd", "reward_scale", "q_max",
     "start_spacing", "n_jets", "n_starts", "n_realisations",
 )  # fmt: skip
-NOT_NEGATIVE: Final = ("inlet_noise", "start_time", "start_seed")
+NOT_NEGATIVE: Final = ("inlet_noise", "l_obs_downstream", "start_time", "start_seed")
 MIN_NODES: Final = 32  # the solver cuts a film into four pieces of a few nodes each
 # (whole, part): the part must fit into the whole a whole number of times.
 MULTIPLES: Final = (
     ("dt_action", "dt"), ("dt_ramp", "dt"), ("episode_time", "dt_action"),
     ("start_time", "dt_action"), ("start_spacing", "dt_action"), ("l_obs", "obs_spacing"),
-    ("obs_spacing", "dx"), ("l_rwd", "dx"), ("jet_spacing", "dx"), ("L0", "dx"),
-    ("first_jet", "dx"), ("length", "dx"),
+    ("l_obs_downstream", "obs_spacing"), ("obs_spacing", "dx"), ("l_rwd", "dx"),
+    ("jet_spacing", "dx"), ("L0", "dx"), ("first_jet", "dx"), ("length", "dx"),
 )  # fmt: skip
 
 # Bounds of what a film may be asked for; 1e9 for all others.
@@ -87,6 +87,8 @@ class FilmParams:
     """Time one episode lasts [T]."""
     l_obs: float = 10.0
     """Length observed upstream of each jet [L]."""
+    l_obs_downstream: float = 0.0
+    """Length observed downstream of each jet: what earlier actions have made of the film [L]."""
     obs_spacing: float = 1.0
     """Distance between two observed values of q [L]."""
     l_rwd: float = 10.0
@@ -166,6 +168,11 @@ class FilmParams:
     @property
     def n_obs_per_jet(self) -> int:
         """Number of observed values per jet."""
+        return self.n_obs_upstream + round(self.l_obs_downstream / self.obs_spacing)
+
+    @property
+    def n_obs_upstream(self) -> int:
+        """Number of those that stand upstream of the jet."""
         return round(self.l_obs / self.obs_spacing)
 
     @property
@@ -275,12 +282,12 @@ def _check_jets(film: FilmParams) -> None:
             f"film.first_jet must be at least {upstream:g}, or the jet or its observation lies "
             f"outside the domain, got {first:g}"
         )
-    downstream = film.length - max(half + 2.0 * film.dx, film.l_rwd)
+    downstream = film.length - max(half + 2.0 * film.dx, film.l_rwd, film.l_obs_downstream)
     if last > downstream:
         raise ValueError(
             f"film.first_jet must be at most {downstream - (last - first):g}, or the last of "
-            f"{film.n_jets} jets (at {last:g}) or its reward lies outside the domain of length "
-            f"{film.length:g}, got {first:g}"
+            f"{film.n_jets} jets (at {last:g}), its reward or its observation lies outside the "
+            f"domain of length {film.length:g}, got {first:g}"
         )
 
 

@@ -25,6 +25,20 @@ def actions_of(env: FilmVectorEnv, n: int, seed: int = 0) -> Array:
     return rng.uniform(-1.3, 1.3, shape).astype(np.float32)
 
 
+def test_observations_go_as_far_downstream_as_asked() -> None:
+    reach = {"l_obs": 3.0, "l_obs_downstream": 2.0, "obs_spacing": 1.0}
+    env = FilmVectorEnv(2, n_jets=2, **QUICK, **reach)
+    observations, _ = env.reset(seed=3)
+    assert observations.shape == (2, 10)
+    film = env.film
+    for i in range(2):
+        q, x = env.snapshot(i)["q"], env.snapshot(i)["x"]
+        for jet, centre in enumerate(film.jet_positions):
+            expected = np.interp(centre + np.arange(-3.0, 2.0), x, q)
+            shown = observations[i, 5 * jet : 5 * (jet + 1)]
+            np.testing.assert_allclose(shown, expected, rtol=1e-6)
+
+
 def test_make_vec_gives_the_compiled_films() -> None:
     env = gymnasium.make_vec(
         "shkadov:Shkadov-v0", num_envs=3, vectorization_mode="vector_entry_point",
