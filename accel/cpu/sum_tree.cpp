@@ -79,14 +79,15 @@ void SumTree::lay_out(int64_t fanout) {
   std::vector<int64_t> n_values;
   for (int64_t width : widths)
     n_values.push_back(round_up_long(width, std::max<int64_t>(fanout, kLineDoubles)));
-  // The rows have no guides.
-  const int64_t n_total = 2 * std::accumulate(n_values.begin(), n_values.end(), int64_t{0});
-  memory_.reset(allocate(n_total - n_values.back()));
+  const int64_t n_guided = view_.n_guided();
+  int64_t n_total = std::accumulate(n_values.begin(), n_values.end(), int64_t{0});
+  n_total += std::accumulate(n_values.begin(), n_values.begin() + n_guided, int64_t{0});
+  memory_.reset(allocate(n_total));
   double* next = memory_.get();
   for (size_t level = 0; level < widths.size(); ++level, next += n_values[level - 1]) {
     view_.n_nodes[level] = widths[level];
     view_.sums[level] = next;
-    if (level + 1 < widths.size()) view_.guides[level] = next += n_values[level];
+    if (int64_t(level) < n_guided) view_.guides[level] = next += n_values[level];
   }
 }
 

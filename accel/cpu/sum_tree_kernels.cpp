@@ -62,14 +62,15 @@ ACCEL_INLINE void descend_level(const double* guides, const double* next, int64_
   }
 }
 
-// The rows below the lowest inner nodes, a descent a lane: so many nodes keep no guides.
+// A level without guides, a descent a lane: from the sums of the children, or from the rows'
+// priorities. `chosen` receives that of each descent's child.
 template <int fanout>
-ACCEL_INLINE void choose_rows(const double* leaves, const int64_t* begins, const double* x,
-                              int64_t* rows, double* priorities) {
+ACCEL_INLINE void choose_unguided(const double* sums, const int64_t* begins, double* x,
+                                  int64_t* rows, double* chosen_sums) {
   const double* siblings[kDoubles];
-  for (int i = 0; i < kDoubles; ++i) siblings[i] = leaves + begins[i];
+  for (int i = 0; i < kDoubles; ++i) siblings[i] = sums + begins[i];
   const DoubleVec target = load(x);
-  DoubleVec sum{}, chosen{};
+  DoubleVec sum{}, chosen{}, before{};
   LongVec row{};
 #pragma GCC unroll 8
   for (int j = 0; j < fanout; ++j) {
@@ -78,10 +79,26 @@ ACCEL_INLINE void choose_rows(const double* leaves, const int64_t* begins, const
     const LongVec below = (p > 0.0) & (sum < target);
     row = below ? j - LongVec{} : row;
     chosen = below ? p : chosen;
+    before = below ? sum : before;
     sum += p;
   }
+  store(x, target - before);
   store(rows, load(begins) + row);
-  store(priorities, chosen);
+  store(chosen_sums, chosen);
+}
+
+// The lowest inner level: the rows below it are fetched.
+template <int fanout>
+ACCEL_INLINE void descend_unguided(const double* sums, const double* leaves, int64_t* begins,
+                                   double* x, int n) {
+  double chosen[kDoubles];
+  for (int i = 0; i < n; i += kDoubles) {
+    choose_unguided<fanout>(sums, begins + i, x + i, begins + i, chosen);
+    for (int j = i; j < i + kDoubles; ++j) {
+      begins[j] *= fanout;
+      prefetch_siblings<fanout>(leaves + begins[j]);
+    }
+  }
 }
 
 ACCEL_INLINE void read_targets(const TreeTargets& targets, int64_t begin, int n, double* x) {
@@ -106,12 +123,14 @@ void descend(const TreeView& tree, const TreeTargets& targets, int64_t* rows, do
     read_targets(targets, begin, n, x);
     for (int i = n; i < n_lanes; ++i) x[i] = x[0];
     for (int i = 0; i < n_lanes; ++i) begins[i] = 0;
-    for (int level = 1; level < last; ++level)
-      descend_level<fanout>(tree.guides[level],
-                            level + 1 < last ? tree.guides[level + 1] : tree.sums[last], begins, x,
-                            n_lanes);
+    for (int level = 1; level < tree.n_guided(); ++level)
+      descend_level<fanout>(
+          tree.guides[level],
+          level + 1 < tree.n_guided() ? tree.guides[level + 1] : tree.sums[level + 1], begins, x,
+          n_lanes);
+    if (last > 1) descend_unguided<fanout>(tree.sums[last - 1], tree.sums[last], begins, x, n_lanes);
     for (int i = 0; i < n_lanes; i += kDoubles)
-      choose_rows<fanout>(tree.sums[last], begins + i, x + i, found_rows + i, found + i);
+      choose_unguided<fanout>(tree.sums[last], begins + i, x + i, found_rows + i, found + i);
     __builtin_memcpy(rows + begin, found_rows, size_t(n) * sizeof(int64_t));
     __builtin_memcpy(priorities + begin, found, size_t(n) * sizeof(double));
   }
@@ -122,7 +141,7 @@ template <int fanout>
 ACCEL_INLINE void refresh_node(const TreeView& tree, int level, int64_t node) {
   const double* children = tree.sums[level] + node * fanout;
   double sum = 0.0;
-  if (level == tree.n_levels) {
+  if (level >= tree.n_guided()) {
 #pragma GCC unroll 8
     for (int j = 0; j < fanout; ++j) sum += children[j];
   } else {
@@ -152,10 +171,11 @@ template <int fanout>
 ACCEL_INLINE int64_t refresh_nodes(const TreeView& tree, int level, int64_t* nodes, int64_t n) {
   int64_t n_kept = 0, before = -1;
   const int above = level > 1 ? level - 1 : 1;
+  const bool has_guides = above < tree.n_guided();
   for (int64_t i = 0; i < n; ++i) {
     const int64_t node = nodes[i], parent = int64_t(uint64_t(node) / fanout);
     refresh_node<fanout>(tree, level, node);
-    prefetch_siblings<fanout>(tree.guides[above] + parent * fanout);
+    if (has_guides) prefetch_siblings<fanout>(tree.guides[above] + parent * fanout);
     if (fanout > 8) prefetch_siblings<fanout>(tree.sums[above] + parent * fanout);
     __builtin_prefetch(tree.sums[above - 1] + parent);
     nodes[n_kept] = parent;
