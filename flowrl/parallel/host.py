@@ -52,7 +52,7 @@ class _Source:
     def __init__(self, config: RunConfig, n_envs: int) -> None:
         self._own, self._n_envs = config.off_policy, n_envs
         self._n_step = self._new()
-        self.parcels: deque[Parcel] = deque()  # received, not yet handed on
+        self.parcels: deque[tuple[Header, Parcel]] = deque()  # received, not yet handed on
         self._life, self._n_received = 0, 0
         self._blow_ups = {0: 0}  # by life
 
@@ -61,19 +61,19 @@ class _Source:
         return NStep(self._n_envs, own.n_steps, own.gamma, own.reward_scale)
 
     def receive(self, worker: int, parcel: Parcel) -> None:
-        check_sequence(parcel.header, worker, self._n_received)
+        header = parcel.header
+        check_sequence(header, worker, self._n_received)
         self._n_received += 1
-        self.parcels.append(parcel)
+        self.parcels.append((header, parcel))
 
     def take(self) -> tuple[Header, Rows, Float64Array]:
         """Return the next parcel's header, the rows that it completes, and its episodes."""
-        parcel = self.parcels.popleft()
-        header = parcel.header
+        header, parcel = self.parcels.popleft()
         if header.life != self._life:
             # Steps that waited for later ones wait in vain: those environments are gone.
             self._life, self._n_step = header.life, self._new()
         self._blow_ups[header.life] = header.n_blow_ups
-        return header, self._n_step.rows(parcel.trajectory), parcel.episodes
+        return header, self._n_step.rows(parcel.trajectory), parcel.episodes(header.n_episodes)
 
     @property
     def n_blow_ups(self) -> int:
@@ -116,11 +116,10 @@ class Host:
         """Train to the end; yield the rows of results."""
         self._side.start()
         while self._answers.due < self._team.n_collections:
-            for parcel in transport.wait(self._mail.file, _LOOK):
-                worker = parcel.header.worker
+            for worker, parcel in transport.wait(self._mail.file, _LOOK):
                 self._sources[worker].receive(worker, parcel)
             self._hand_on()
-            while (message := self._mail.take()) is not None:
+            for message in self._mail.take():
                 if isinstance(message, Failed):
                     raise message.error
                 caught_up = self._side.handle(message)

@@ -20,7 +20,7 @@ from flowrl.networks import Weights
 from flowrl.parallel.actor import Team
 from flowrl.parallel.parcels import Parcel, ring
 from flowrl.parallel.policies import PolicySlots, n_slots
-from flowrl.parallel.transport import check_sequence
+from flowrl.parallel.transport import Arrival
 from flowrl.parallel.worker import (
     FAILED,
     READY,
@@ -64,7 +64,7 @@ class LocalActors:
         self._context = multiprocessing.get_context("spawn")
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Worker] = []
-        self._early: list[Parcel] = []  # that came before everybody was ready
+        self._early: list[Arrival] = []  # that came before everybody was ready
         self._permitted = team.n_slots
         self._version = self._n_replaced = 0
 
@@ -127,7 +127,7 @@ class LocalActors:
             with contextlib.suppress(OSError):  # a worker that is gone is seen to in `wait`
                 worker.connection.send_bytes(message)
 
-    def wait(self, mail: int, timeout: float) -> list[Parcel]:
+    def wait(self, mail: int, timeout: float) -> list[Arrival]:
         """Wait for parcels, until the file `mail` can be read or for so long [s]."""
         if self._early:
             early, self._early = self._early, []
@@ -136,13 +136,13 @@ class LocalActors:
             self._selector.register(mail, selectors.EVENT_READ, None)
         return self._arrivals(timeout)
 
-    def _arrivals(self, timeout: float) -> list[Parcel]:
+    def _arrivals(self, timeout: float) -> list[Arrival]:
         ready = self._selector.select(timeout)
         can_read = {key.data.number for key, _ in ready if _is_connection(key)}
         parcels = []
         for number in {key.data.number for key, _ in ready if key.data is not None}:
             parcel = self._attend(self._workers[number], number in can_read)
-            parcels += [parcel] if parcel is not None else []
+            parcels += [(number, parcel)] if parcel is not None else []
         return parcels
 
     def _attend(self, worker: _Worker, can_read: bool) -> Parcel | None:
@@ -164,7 +164,6 @@ class LocalActors:
         else:
             number = parcel_number(message)
             parcel = worker.parcels[number % len(worker.parcels)]
-            check_sequence(parcel.header, worker.number, worker.n_sent)
             worker.n_sent += 1
             return parcel
         return None

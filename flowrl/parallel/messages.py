@@ -164,23 +164,31 @@ class Mail:
         """Open the file."""
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.file, self._bell = os.pipe()
+        for end in (self.file, self._bell):
+            os.set_blocking(end, False)
 
     def put(self, message: Message) -> None:
         """Send a message, from any thread."""
         self._messages.put(message)
-        with contextlib.suppress(OSError):  # closed: nobody waits any more
+        with contextlib.suppress(BlockingIOError, OSError):  # rung often enough, or closed
             os.write(self._bell, b"!")
 
-    def take(self) -> Message | None:
-        """Return the next message, or None; call it until it returns None."""
-        try:
-            message = self._messages.get_nowait()
-        except queue.Empty:
-            return None
-        os.read(self.file, 1)  # one byte a message, written right after it was queued
-        return message
+    def take(self) -> list[Message]:
+        """Return all messages that have come since."""
+        if self._messages.empty():  # a look at the bell would cost the interpreter's lock
+            return []
+        # First the bell: what rings it now has its message in the queue, or rings once more.
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.file, 4096)
+        messages: list[Message] = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                messages.append(self._messages.get_nowait())
+        return messages
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self.file)
-        os.close(self._bell)
+        file, bell = self.file, self._bell
+        self.file = self._bell = -1  # a late message must not ring what is opened next
+        os.close(file)
+        os.close(bell)

@@ -92,7 +92,7 @@ class Parcel:
     @property
     def header(self) -> Header:
         """Return what the parcel says of itself."""
-        return Header(*(int(value) for value in self._views["header"]))
+        return Header(*self._views["header"].tolist())
 
     @property
     def trajectory(self) -> Trajectory:
@@ -102,10 +102,9 @@ class Parcel:
         arrays = {name: self._views[name][:, :n_steps] for name in _OF_STEPS}
         return Trajectory(**arrays, lengths=lengths)
 
-    @property
-    def episodes(self) -> Float64Array:
-        """Return a copy of the finished episodes, by `EPISODE_COLUMNS`: (n_episodes, 4)."""
-        episodes: Float64Array = self._views["episodes"][: self.header.n_episodes]
+    def episodes(self, n: int) -> Float64Array:
+        """Return copies of the first n finished episodes, by `EPISODE_COLUMNS`: (n, 4)."""
+        episodes: Float64Array = self._views["episodes"][:n]
         return episodes.copy()
 
 

@@ -17,6 +17,7 @@ from flowrl.networks import Weights
 from flowrl.parallel.actor import Team
 from flowrl.parallel.parcels import Parcel, ring
 from flowrl.parallel.policies import PolicySlots, Published
+from flowrl.parallel.transport import Arrival
 from flowrl.policies import PolicyArrays
 
 # Shortest and longest sleep between two looks for messages [s].
@@ -142,7 +143,7 @@ class RankActors:
         # The block is kept until it has left.
         self._sending.append((self._comm.start_send(block, worker + 1), block))
 
-    def wait(self, mail: int, timeout: float) -> list[Parcel]:
+    def wait(self, mail: int, timeout: float) -> list[Arrival]:
         """Wait for parcels, until the file `mail` can be read or for so long [s]."""
         if not any(self._n_received) and not self._receiving:
             for worker in range(self._team.n_workers):
@@ -154,13 +155,13 @@ class RankActors:
             waited, pause = waited + pause, min(pause + _SHORTEST, _LONGEST)
         return parcels
 
-    def _arrived(self) -> list[Parcel]:
+    def _arrived(self) -> list[Arrival]:
         parcels = []
         for worker, transfer in list(self._receiving.items()):
             if transfer.is_done():
                 del self._receiving[worker]
                 slot = self._n_received[worker] % self._team.n_slots
-                parcels.append(self._parcels[worker][slot])
+                parcels.append((worker, self._parcels[worker][slot]))
                 self._n_received[worker] += 1
                 self._listen(worker)
         return parcels

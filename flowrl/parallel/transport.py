@@ -9,6 +9,8 @@ from flowrl.networks import Weights
 from flowrl.parallel.parcels import Header, Parcel
 from flowrl.trainer import TrainingError
 
+Arrival = tuple[int, Parcel]  # the worker that sent a parcel, and the parcel
+
 
 class Transport(Protocol):
     """The host's side of all workers."""
@@ -24,7 +26,7 @@ class Transport(Protocol):
     def permit(self, n_collections: int) -> None:
         """Let all workers make so many collections, counted since the start of the run."""
 
-    def wait(self, mail: int, timeout: float) -> list[Parcel]:
+    def wait(self, mail: int, timeout: float) -> list[Arrival]:
         """Wait for parcels, until the file `mail` can be read or for so long [s].
 
         A parcel stays as it is until its collection number plus the slots is permitted.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,12 @@ class Governor:
         """Count the updates that so many transitions allow, since the start of the run."""
         if transitions < self.first:
             return 0
-        ratio = Fraction(self.ratio).limit_denominator(10**6)
-        return math.floor(ratio * (transitions - self.learning_starts))
+        ratio = self._fraction
+        return ratio.numerator * (transitions - self.learning_starts) // ratio.denominator
+
+    @cached_property
+    def _fraction(self) -> Fraction:
+        return Fraction(self.ratio).limit_denominator(10**6)
 
     def measured(self, transitions: int, updates: int) -> float:
         """Return the ratio reached so far; NaN before there was anything to learn."""

@@ -15,6 +15,7 @@ from flowrl.config import (
     ALGORITHMS,
     LEARNERS,
     ConfigError,
+    ParallelConfig,
     PpoConfig,
     ReplayConfig,
     RunConfig,
@@ -76,6 +77,8 @@ def configs(draw, cls=RunConfig):
         arguments["file"] = Path("rows") if is_file else None
     if cls is RunConfig:
         arguments["n_envs"] = draw(st.integers(1, 1000))
+        if arguments["algo"] == "ppo":
+            arguments["parallel"] = ParallelConfig()
     return cls(**arguments)
 
 

@@ -45,7 +45,7 @@ def test_what_is_packed_is_unpacked(n_envs, n_steps, seed, data):
         sent.append((header, trajectory, episodes))
     for parcel, (header, trajectory, episodes) in zip(parcels, sent, strict=True):
         assert parcel.header == header
-        np.testing.assert_array_equal(parcel.episodes, episodes)
+        np.testing.assert_array_equal(parcel.episodes(len(episodes)), episodes)
         longest = trajectory.lengths.max()
         for name, array in vars(parcel.trajectory).items():
             expected = getattr(trajectory, name)
@@ -89,10 +89,10 @@ def read_policies(connection, memory, lag, newest, n):
     link.say(b"V%d" % version)
 
 
-@pytest.mark.parametrize(("lag", "newest"), [(0, True), (2, True), (2, False)])
+@pytest.mark.parametrize(("lag", "newest"), [(0, True), (2, False)])
 def test_readers_never_see_a_mixed_policy(lag, newest):
     """Let a host publish after every collection, and two processes read while it writes."""
-    n, context = 300, multiprocessing.get_context("spawn")
+    n, context = 150, multiprocessing.get_context("spawn")
     memory = context.RawArray("B", n_slots(lag) * PolicySlots.slot_bytes(*SIZES))
     slots = slots_of(bytes_of(memory), lag)
     links, readers = [], []
@@ -139,11 +139,10 @@ def test_mail_of_many_threads_arrives_in_the_order_of_each():
         thread.start()
     taken = []
     while len(taken) < 1500:
-        message = mail.take()
-        taken += [] if message is None else [message]
+        taken += mail.take()
     for thread in threads:
         thread.join()
-    assert mail.take() is None
+    assert mail.take() == []
     mail.close()
     for own, thread in zip(messages, range(3), strict=True):
         assert [message for message in taken if message.n_updates == thread] == own
