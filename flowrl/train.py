@@ -72,9 +72,11 @@ def _run(arguments: Sequence[str], comm: Communicator) -> int:
                 if session is not None and report is not None:
                     session.add(report)
     except (TrainingError, RecorderError) as error:
-        # Every rank sees the same sums, so every rank is here; the file is root's alone.
+        # Every rank of PPO sees the same sums, so every rank is here; the file is root's alone.
         if comm.rank == 0:
             _complain(error)
+            if config.algo != "ppo" and comm.size > 1:
+                comm.abort(1)  # the other ranks act, and wait for root
         return 1
     finally:
         trainer.close()

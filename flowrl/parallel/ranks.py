@@ -167,8 +167,7 @@ class RankActors:
         return parcels
 
     def close(self) -> None:
-        """End the job where actors still wait; else see that all messages have left."""
-        if self._receiving:
-            self._comm.abort(1)
-        for transfer, _ in self._sending:
-            transfer.wait()
+        """See that all messages of a complete run have left; what else there is ends by abort."""
+        if not self._receiving:
+            for transfer, _ in self._sending:
+                transfer.wait()

@@ -19,6 +19,7 @@ from flowrl.parallel.ranks import RankActors, RankLink
 from flowrl.parallel.transport import Transport
 from flowrl.plan import PlanRows, spread
 from flowrl.policies import PolicyArrays
+from flowrl.replay.storage import free_memory
 from flowrl.stopwatch import Stopwatch
 from flowrl.trainer import Trainer, TrainingError
 from flowrl.trajectory import Float64Array
@@ -51,6 +52,7 @@ class ParallelTrainer:
         self._setup = Setup(config, config.parallel.workers or comm.size - 1)
         self.interface, self.agent = self._setup.interface, self._setup.agent
         self._check_workers()
+        self._check_memory()
         watch = Stopwatch()
         self.learning = Learning(config, self.agent, watch)
         # One group of environments, which nobody trains on: for what the others are asked, too.
@@ -65,6 +67,15 @@ class ParallelTrainer:
             raise ConfigError(
                 f"--parallel.workers must be at most the {most} environments (or groups of agents "
                 f"that step together), got {workers}"
+            )
+
+    def _check_memory(self) -> None:
+        needed, free = self._setup.team.n_bytes, free_memory()
+        if free is not None and needed > free:
+            raise ConfigError(
+                f"--parallel.lag {self._config.parallel.lag} needs {needed / 2**30:.2f} GiB for "
+                f"messages, and {free / 2**30:.2f} GiB of memory are free; lower it, --n-envs or "
+                "--off-policy.steps-per-collection"
             )
 
     def _make_transport(self) -> Transport:

@@ -82,7 +82,7 @@ class RowStorage:
 
     @staticmethod
     def _require_room(n_bytes: int, path: Path | None) -> None:
-        available = _free_memory() if path is None else _free_disk(path)
+        available = free_memory() if path is None else _free_disk(path)
         if available is not None and n_bytes > _MEMORY_SHARE * available:
             where, way_out = (
                 ("memory", "or keep the rows in a file: --replay.storage file --replay.file FILE")
@@ -111,7 +111,7 @@ class RowStorage:
         return start, kept
 
 
-def _free_memory() -> int | None:
+def free_memory() -> int | None:
     """Return the memory that can be had without swapping [bytes], None where it isn't told."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()

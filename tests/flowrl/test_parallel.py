@@ -215,6 +215,9 @@ def test_what_does_not_fit_is_refused():
         config(workers=1, algo="ppo")
     with pytest.raises(ConfigError, match=r"--parallel.lag"):
         config(workers=1, lag=-1)
+    large = config(workers=1, lag=100, steps_per_collection=10**6, n_transitions=10**9)
+    with pytest.raises(ConfigError, match="GiB of memory are free"):
+        make_trainer(large, SerialCommunicator())
 
 
 def test_a_worker_that_can_not_begin_is_a_configuration_error():

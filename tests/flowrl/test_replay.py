@@ -109,7 +109,7 @@ def test_rows_in_a_file_are_those_in_memory(tmp_path):
 
 
 def test_a_buffer_larger_than_the_memory_is_refused_with_the_numbers(monkeypatch, tmp_path):
-    monkeypatch.setattr(storage_module, "_free_memory", lambda: 2**30)
+    monkeypatch.setattr(storage_module, "free_memory", lambda: 2**30)
     with pytest.raises(ReplayError, match=r"needs 1\.97 GiB, and 1\.00 GiB of memory are free"):
         RowStorage(66_000_000, 1, 2)
     monkeypatch.setattr(storage_module, "_free_disk", lambda _: 2**20)

@@ -84,6 +84,14 @@ def test_an_error_of_root_ends_the_actors(tmp_path):
     assert Run.open(tmp_path / "run.h5").attributes.status == "failed"
 
 
+def test_an_exception_of_root_ends_the_job_with_its_traceback(tmp_path):
+    # Root makes environments, too, to score the policy when all actors have done their work.
+    said = failing(tmp_path, 2, "--env", "tests.flowrl.counting:fails_held_out",
+                   "--evaluation.at-end")  # fmt: skip
+    assert "rank 0 of 2" in said
+    assert "ZeroDivisionError: the solver broke" in said
+
+
 def test_workers_beside_ranks_are_refused_in_one_line(tmp_path):
     said = failing(tmp_path, 2, *COUNTING, "--parallel.workers", "1")
     assert said.strip().count("\n") == 0
