@@ -189,7 +189,7 @@ class LocalActors:
         is_last = self._n_replaced >= most
         outcome = "" if is_last else f"; replaced ({self._n_replaced + 1} of at most {most})"
         with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody may listen
-            sys.stderr.write(f"flowrl: {worker.last_words}flowrl: {what}{outcome}\n")
+            sys.stderr.write(f"{worker.last_words}flowrl: {what}{outcome}\n")
             sys.stderr.flush()
         if is_last:
             raise TrainingError(f"{what}, and --parallel.max-replacements {most} is reached")

@@ -81,7 +81,9 @@ def test_a_killed_worker_is_reported_and_replaced_and_nothing_is_lost(capsys):
     outcome = run(settings, lambda trainer: kill_first_worker(trainer, reported))
     assert_complete(outcome, 600)
     said = capsys.readouterr().err
-    assert "worker 0 (environments 0 to 2) was killed by SIGKILL; replaced (1 of" in said
+    assert said == (
+        "flowrl: worker 0 (environments 0 to 2) was killed by SIGKILL; replaced (1 of at most 10)\n"
+    )
     # The other worker's environments go on where they were.
     assert set(outcome.episodes[outcome.episodes[:, 0] >= 3, 2]) == {4, 5}
 
