@@ -14,6 +14,7 @@ PROGRAM = "flowrl.bench"
 BENCHES = {
     "film": "flowrl.bench.film",
     "learner": "flowrl.bench.learner",
+    "offpolicy": "flowrl.bench.training",
     "replay": "flowrl.bench.replay",
 }
 
@@ -35,9 +36,10 @@ _HELP = f"""usage: {PROGRAM} NAME [options]
 Measure how fast one part is, on this machine.
 
 names:
-  film     the film on one core
-  learner  gradient steps of every algorithm, native beside torch and other libraries
-  replay   the sum tree of prioritized replay on one core, beside other libraries
+  film       the film on one core
+  learner    gradient steps of every algorithm, native beside torch and other libraries
+  offpolicy  whole trainings of SAC or TD3, beside other libraries
+  replay     the sum tree of prioritized replay on one core, beside other libraries
 
 {PROGRAM} NAME --help lists the options of one.
 """

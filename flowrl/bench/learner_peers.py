@@ -43,7 +43,8 @@ class _Spaces(gymnasium.Env[Any, Any]):
         )
 
 
-def _library(name: str) -> Any:
+def library(name: str) -> Any:
+    """Import a library; raise PeerMissing, in one line, where it can't be."""
     try:
         return importlib.import_module(name)
     except Exception as error:  # an installed library may fail in any way on a newer dependency
@@ -53,7 +54,7 @@ def _library(name: str) -> Any:
 
 def _ready_samples(workload: Workload, n_steps: int) -> Any:
     """Make what a replay buffer of Stable-Baselines3 returns for so many steps."""
-    torch = _library("torch")
+    torch = library("torch")
     b = workload.batch(np.random.default_rng(0), workload.n_rows * n_steps)
     samples = SimpleNamespace(
         observations=torch.from_numpy(b.observations),
@@ -70,10 +71,10 @@ def _ready_samples(workload: Workload, n_steps: int) -> Any:
 
 def _of_library(name: str, workload: Workload, n_steps: int) -> Steps:
     """Time a model's own `train`, at the network sizes of the workload."""
-    library = _library(name)
-    logger = _library("stable_baselines3.common.logger")
+    algorithms = library(name)
+    logger = library("stable_baselines3.common.logger")
     options: dict[str, Any] = {"policy_kwargs": {"net_arch": [workload.width, workload.width]}}
-    model = getattr(library, workload.algorithm.upper())(
+    model = getattr(algorithms, workload.algorithm.upper())(
         "MlpPolicy", _Spaces(workload), buffer_size=1000, **options
     )
     model.set_logger(logger.configure(None, []))
@@ -94,7 +95,7 @@ def sbx(workload: Workload) -> Steps:
 
 
 def _torch(workload: Workload, compiled: bool) -> Steps:
-    _library("torch")
+    library("torch")
     steps = importlib.import_module("flowrl.bench.torch_off_policy").TorchSteps(workload, compiled)
     return Steps(lambda: (steps.step(), steps.step()), 2)
 

@@ -233,6 +233,11 @@ class TorchOffPolicyLearner:
         for name, target in self._targets.items():
             target.add_(rate * (self._flat[name].detach() - target))
 
+    @torch.no_grad()
+    def act(self, observations: torch.Tensor) -> torch.Tensor:
+        """Evaluate the acting network: (n, n_observations) -> (n, n_outputs)."""
+        return self._network(self._acting)(observations)
+
     def actor_weights(self) -> Weights:
         """Return a copy of the acting network's weights."""
         return self._numbers(self._flat[self._acting])
