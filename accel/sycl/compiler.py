@@ -99,7 +99,10 @@ def cache_directory() -> Path:
     chosen = os.environ.get("ACCEL_CACHE")
     if chosen:
         return Path(chosen).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "accel"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "accel"
+    except RuntimeError:  # an account without a home: nowhere, so that nothing is kept
+        return Path(os.devnull) / "accel"
 
 
 def kept(directory: Path, kind: str, parts: tuple[str, ...], make: Callable[[], bytes]) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import index
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,6 +45,7 @@ def make_pipeline(
 
     _require(device == "fpga_emulator", "device", "'fpga_emulator' for form 'pipeline'", device)
     _require(isinstance(options, Dqn), "options", "Dqn for form 'pipeline'", options)
+    n_pipelines = index(n_pipelines)
     _require(1 <= n_pipelines <= 4, "n_pipelines", "1 to 4 for form 'pipeline'", n_pipelines)
     _check_chain(layers)
     if concurrent:
@@ -84,13 +87,14 @@ def _check_chain(layers: Int32Array) -> None:
     right = isinstance(layers, np.ndarray) and layers.dtype == np.int32 and layers.ndim == 2
     _require(right and layers.shape[1] == 6, "critic_layers", "an int32 array (n, 6)", layers)
     _require(1 <= len(layers) <= 6, "critic_layers", "1 to 6 layers for 'pipeline'", len(layers))
-    for i, (source, begin, n_in, n_out, _, output) in enumerate(layers.tolist()):
+    for i, (source, begin, n_in, n_out, activation, output) in enumerate(layers.tolist()):
         before = n_in if i == 0 else int(layers[i - 1, 3])
         last = i == len(layers) - 1
         chained = (source, begin, n_in, output) == (i - 1, 0, before, 0 if last else -1)
         _require(chained, f"critic_layers[{i}]", "the next of a chain", layers[i])
         fits = 1 <= n_in <= _MOST_COLUMNS and 1 <= n_out <= _MOST_COLUMNS
         _require(fits, f"critic_layers[{i}]", f"at most {_MOST_COLUMNS} wide", layers[i])
+        _require(0 <= activation <= 3, f"critic_layers[{i}]: activation", "0 to 3", activation)
 
 
 def _require(holds: bool, field: str, rule: str, value: object) -> None:

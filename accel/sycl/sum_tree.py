@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import index
+
 from accel.interfaces import SumTree
 from accel.sycl import compiler, runtime
 from accel.sycl.compiler import Source
@@ -22,6 +24,7 @@ def make(
     capacity: int, fanout: int, device: str, dtype: str, form: str, concurrent: bool
 ) -> SumTree:
     """Make a tree; its program is compiled or loaded first."""
+    capacity, fanout = index(capacity), index(fanout)
     _check(capacity, fanout, dtype, form)
     runtime.load()
     from accel import _sycl

@@ -101,6 +101,22 @@ def test_without_a_place_to_write_it_is_made_each_time(tmp_path: Path) -> None:
     assert len(made) == 2
 
 
+def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers run as users that the system does not know."""
+
+    def no_home(path: str) -> str:
+        return path
+
+    for name in ("ACCEL_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", no_home)
+    made: list[bytes] = []
+    for _ in range(2):
+        code = compiler.kept(compiler.cache_directory(), "cpu", ("a",), counted(made))
+        assert code == b"code"
+    assert len(made) == 2
+
+
 def test_missing_wheel_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def files(distribution: str) -> None:
         raise importlib.metadata.PackageNotFoundError(distribution)
@@ -173,6 +189,13 @@ def test_pipeline_is_the_batched_tree(emulator: Any, capacity: int, concurrent: 
 def test_bad_options(sycl: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         sycl.SumTree(**{"capacity": 10, **options})
+
+
+@pytest.mark.parametrize("options", [{"capacity": 10.0}, {"fanout": 16.0}, {"fanout": "16"}])
+def test_sizes_are_whole_numbers(emulator: Any, options: dict[str, Any]) -> None:
+    """Before anything is compiled."""
+    with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+        emulator.SumTree(**{"capacity": 10, "form": "pipeline", **options})
 
 
 def test_float64_keeps_what_float32_rounds(sycl: Any) -> None:
@@ -276,4 +299,10 @@ def test_concurrent_kernels_have_a_thread_each(
 def test_pipeline_wants_a_chain(emulator: Any) -> None:
     layers = table((-1, 0, 4, 8, 1, -1), (-1, 0, 4, 8, 1, -1), (1, 0, 8, 2, 0, 0))
     with pytest.raises(ValueError, match=r"critic_layers\[1\] must be the next of a chain"):
+        emulator.OffPolicyLearner(Dqn(), None, layers, device="fpga_emulator", form="pipeline")
+
+
+def test_pipeline_wants_a_known_activation(emulator: Any) -> None:
+    layers = table((-1, 0, 4, 8, 7, -1), (0, 0, 8, 2, 0, 0))
+    with pytest.raises(ValueError, match=r"critic_layers\[0\]: activation must be 0 to 3, got 7"):
         emulator.OffPolicyLearner(Dqn(), None, layers, device="fpga_emulator", form="pipeline")
