@@ -314,10 +314,12 @@ class OffPolicyLearner(Protocol):
     def apply_critic(self, gradient: Float32Array) -> None:
         """Clip, step the critics' optimiser."""
 
-    def actor_gradient(self) -> Float32Array:
+    def actor_gradient(self, observations: Float32Array | None = None) -> Float32Array:
         """Return the gradient by actor and log(alpha) on the last batch, with the present critics.
 
-        Empty where no actor step is due.
+        `observations` (n, n_observations), as many as the batch has, take the place of the batch's:
+        an actor learns better from rows drawn uniformly than from those of large errors (Saglam
+        et al. 2023). Empty where no actor step is due.
         """
 
     def apply_actor(self, gradient: Float32Array) -> LearningStep:

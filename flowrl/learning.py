@@ -67,7 +67,9 @@ class Learning:
     def update(self, transitions: int) -> LearningStep:
         """Make one update; the weights of its rows are those after so many transitions."""
         sample = self.draw(transitions)
-        step = self.learner.learn(self.storage.rows, sample.indices, sample.weights)
+        step = self.learner.learn(
+            self.storage.rows, sample.indices, sample.weights, sample.actor_observations
+        )
         self._watch.lap("learn")
         self.settle(sample, step)
         return step

@@ -157,8 +157,10 @@ class OffPolicyReference:
         if not self.failed:
             self._adam(adam, self.critic, np.asarray(gradient, np.float64), "critic_steps")
 
-    def actor_gradient(self) -> Float64Array:
+    def actor_gradient(self, observations: NDArray[Any] | None = None) -> Float64Array:
         """Return the gradient by actor and log(alpha); empty where no actor step is due."""
+        if observations is not None:
+            self.rows = self.rows._replace(observations=np.asarray(observations, np.float64))
         if isinstance(self.options, Dqn) or not self._is_due() or self.failed:
             return np.zeros(0)
         actor = self.parameters_[self.actor]

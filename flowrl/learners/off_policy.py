@@ -18,8 +18,17 @@ from flowrl.trajectory import Float32Array, IntArray
 class OffPolicyLearner(Protocol):
     """Learns an agent's networks from rows of a replay buffer."""
 
-    def learn(self, rows: Rows, indices: IntArray, weights: Float32Array) -> LearningStep:
-        """Make one step on the rows at `indices`, with importance weights (n,)."""
+    def learn(
+        self,
+        rows: Rows,
+        indices: IntArray,
+        weights: Float32Array,
+        actor_observations: Float32Array | None = None,
+    ) -> LearningStep:
+        """Make one step on the rows at `indices`, with importance weights (n,).
+
+        The actor learns from `actor_observations` (n, n_observations) if given.
+        """
 
     def actor_weights(self) -> Weights:
         """Return a copy of the acting network's weights."""
@@ -53,7 +62,13 @@ class NativeOffPolicyLearner:
             seed=seed,
         )
 
-    def learn(self, rows: Rows, indices: IntArray, weights: Float32Array) -> LearningStep:
+    def learn(
+        self,
+        rows: Rows,
+        indices: IntArray,
+        weights: Float32Array,
+        actor_observations: Float32Array | None = None,
+    ) -> LearningStep:
         """Make one step on the rows at `indices`, with importance weights (n,)."""
         batch = Batch(
             rows.observations,
@@ -63,7 +78,11 @@ class NativeOffPolicyLearner:
             rows.discounts,
             weights,
         )
-        return self._learner.learn(batch, indices)
+        learner = self._learner
+        if actor_observations is None:
+            return learner.learn(batch, indices)
+        learner.apply_critic(learner.critic_gradient(batch, indices))
+        return learner.apply_actor(learner.actor_gradient(actor_observations))
 
     def actor_weights(self) -> Weights:
         """Return a copy of the acting network's weights."""

@@ -25,6 +25,7 @@ class TorchBatch:
     next_observations: torch.Tensor
     discounts: torch.Tensor
     weights: torch.Tensor
+    actor_observations: torch.Tensor  # from which the actor learns
 
 
 @dataclass(frozen=True)

@@ -103,13 +103,22 @@ class TorchOffPolicyLearner:
         _step_optimiser(optimiser, flat, torch.zeros_like(flat), torch.ones_like(flat[0]).detach())
         return optimiser
 
-    def learn(self, rows: Rows, indices: IntArray, weights: Float32Array) -> TorchStep:
+    def learn(
+        self,
+        rows: Rows,
+        indices: IntArray,
+        weights: Float32Array,
+        actor_observations: Float32Array | None = None,
+    ) -> TorchStep:
         """Make one step on the rows at `indices`, with importance weights (n,)."""
-        drawn = {
-            name: torch.from_numpy(values[indices]).to(self._device)
-            for name, values in vars(rows).items()
-        }
-        batch = TorchBatch(**drawn, weights=torch.from_numpy(weights).to(self._device))
+        drawn = {name: values[indices] for name, values in vars(rows).items()}
+        drawn["weights"] = weights
+        drawn["actor_observations"] = (
+            drawn["observations"] if actor_observations is None else actor_observations
+        )
+        batch = TorchBatch(**{
+            name: torch.from_numpy(values).to(self._device) for name, values in drawn.items()
+        })  # fmt: skip
         number = self._counters["n_steps"] + 1
         options = self._options
         interval = options.target_interval if isinstance(options, Dqn) else 1
@@ -189,13 +198,13 @@ class TorchOffPolicyLearner:
         measured: dict[str, torch.Tensor],
     ) -> torch.Tensor:
         """Step actor and temperature; return whether anything was not finite so far."""
-        outputs = self._network("actor")(batch.observations)
+        outputs = self._network("actor")(batch.actor_observations)
         if isinstance(self._options, Sac):
             actions, log_probability = losses.squashed_normal(self._options, outputs)
         else:
             actions, log_probability = outputs, torch.zeros((), device=self._device)
         critic = self._network("critic", self._flat["critic"].detach())
-        values = critic(torch.cat([batch.observations, actions], dim=1))
+        values = critic(torch.cat([batch.actor_observations, actions], dim=1))
         of_critic = values.amin(dim=1) if isinstance(self._options, Sac) else values[:, 0]
         loss = (alpha * log_probability - of_critic).mean()
         gradient = self._gradient(loss, "actor")

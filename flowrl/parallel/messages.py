@@ -79,6 +79,7 @@ class Learn:
     number: int
     batch: Rows
     weights: Float32Array  # (n,) importance weights
+    actor_observations: Float32Array | None  # see `flowrl.replay.Sample`
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,12 @@ class Relayed:
     def _relay_batch(self, drawn: Drawn) -> None:
         self._drawn.check(drawn.number)
         self._sample = drawn.sample
-        self._learner.station.put(Learn(drawn.number, drawn.batch, drawn.sample.weights))
+        self._learner.station.put(self._learn(drawn))
+
+    @staticmethod
+    def _learn(drawn: Drawn) -> Learn:
+        sample = drawn.sample
+        return Learn(drawn.number, drawn.batch, sample.weights, sample.actor_observations)
 
     def _relay_priorities(self, learnt: Learnt) -> None:
         self._learnt.check(learnt.number)
@@ -192,7 +197,9 @@ class _Learner:
         if isinstance(message, Learn):
             self._watch.lap("idle")
             rows = np.arange(len(message.weights))
-            step = self._learner.learn(message.batch, rows, message.weights)
+            step = self._learner.learn(
+                message.batch, rows, message.weights, message.actor_observations
+            )
             self._watch.lap("learn")
             self._mail.put(Learnt(message.number, step))
         elif isinstance(message, Publish):

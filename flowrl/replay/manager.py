@@ -21,6 +21,7 @@ class Sample:
     weights: Float32Array  # (n,) importance weights
     generations: IntArray  # (n,) of the places when they were drawn
     number: int  # of this sample, from 1: messages about it carry it
+    actor_observations: Float32Array | None = None  # (n, n_observations) where others than those
 
 
 class ReplayManager:
@@ -55,11 +56,11 @@ class ReplayManager:
             weights = np.ones(n, np.float32)
         else:
             indices, weights = self._tree.sample_stratified(rng.random(n), beta)
-        return Sample(indices, weights, self.storage.generations[indices], self._n_samples)
-
-    def sample_uniform(self, rng: np.random.Generator, n: int) -> IntArray:
-        """Draw n rows, each as likely as any."""
-        return rng.integers(0, self.storage.size, n)
+        of_actor = None
+        if self._tree is not None and self._config.actor_batches == "uniform":
+            of_actor = self.storage.rows.observations[rng.integers(0, self.storage.size, n)]
+        generations = self.storage.generations[indices]
+        return Sample(indices, weights, generations, self._n_samples, of_actor)
 
     def update_priorities(self, sample: Sample, td_errors: Float32Array) -> None:
         """Set the priorities of learnt rows; those overwritten meanwhile are dropped."""

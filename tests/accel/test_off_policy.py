@@ -152,6 +152,26 @@ def test_two_ranks_are_one_batch(backend: str, algorithm: str) -> None:
 
 @backends
 @algorithms
+def test_the_actor_may_learn_from_other_observations(backend: str, algorithm: str) -> None:
+    case = make_case(algorithm, n_rows=33)
+    learner, reference = case.learner(backend), case.reference()
+    others = np.random.default_rng(5).normal(size=case.batch.observations.shape).astype(np.float32)
+    for _ in range(2):
+        gradient = reference.critic_gradient(case.batch).astype(np.float32)
+        learner.critic_gradient(case.batch)
+        for each in (learner, reference):
+            each.apply_critic(gradient)
+        wanted = reference.actor_gradient(others).astype(np.float32)
+        assert_close(learner.actor_gradient(others), wanted)
+        assert_same_step(learner.apply_actor(wanted), reference.apply_actor(wanted))
+    learner.critic_gradient(case.batch)
+    learner.apply_critic(gradient)
+    with pytest.raises(ValueError, match="observations must be"):
+        learner.actor_gradient(others[1:])
+
+
+@backends
+@algorithms
 def test_rows_are_gathered(backend: str, algorithm: str) -> None:
     case = make_case(algorithm, n_rows=100)
     rows = np.random.default_rng(1).integers(0, 100, 37)

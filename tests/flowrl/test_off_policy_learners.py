@@ -54,6 +54,22 @@ def test_both_make_the_same_steps_where_nothing_is_drawn(algo):
     np.testing.assert_allclose(learners[0].parameters(), learners[1].parameters(), atol=1e-3)
 
 
+@pytest.mark.parametrize("algo", ["ddpg", "td3"])
+def test_both_let_the_actor_learn_from_other_observations(algo):
+    agent = agent_for(algo, td3=Td3Config(target_noise=0.0))
+    rows, rng = make_rows(algo), np.random.default_rng(4)
+    learners = [NativeOffPolicyLearner(agent, 0), TorchOffPolicyLearner(agent, 0)]
+    for learner in learners:
+        learner.load_parameters(agent.initial_parameters(0))
+    for _ in range(20):
+        indices, others = rng.integers(0, len(rows), 64), rng.normal(size=(64, 5))
+        ones, others = np.ones(64, np.float32), others.astype(np.float32)
+        steps = [learner.learn(rows, indices, ones, others) for learner in learners]
+        losses = [step.actor_loss for step in steps]
+        assert losses[0] == pytest.approx(losses[1], rel=2e-3, abs=2e-5, nan_ok=True)
+    np.testing.assert_allclose(learners[0].parameters(), learners[1].parameters(), atol=1e-3)
+
+
 def test_both_make_the_same_steps_of_sac_but_for_their_noise():
     agent, rows = agent_for("sac"), make_rows("sac")
     learners = [NativeOffPolicyLearner(agent, 0), TorchOffPolicyLearner(agent, 0)]

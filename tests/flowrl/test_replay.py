@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from flowrl.config import ConfigError, ReplayConfig
 from flowrl.replay import Governor, NStep, ReplayError, ReplayManager, Rows, RowStorage, row_bytes
@@ -150,6 +151,18 @@ def test_a_priority_that_comes_after_its_row_was_overwritten_is_dropped():
     share = np.bincount(drawn.indices, minlength=4) / 20_000
     np.testing.assert_allclose(share, [1 / 20, 1 / 20, 9 / 20, 9 / 20], atol=2e-3)
     assert replay.n_dropped == 2
+
+
+def test_the_actor_may_get_uniform_rows():
+    replay = manager(8, priorities="prioritized", actor_batches="uniform")
+    replay.insert(rows_of(0, 8))
+    first = replay.sample(np.random.default_rng(0), 8, 0.4)
+    replay.update_priorities(first, np.where(first.indices == 3, 100.0, 1e-6).astype(np.float32))
+    drawn = replay.sample(np.random.default_rng(0), 4000, 0.4)
+    assert (drawn.indices == 3).mean() > 0.9
+    counts = np.bincount(drawn.actor_observations[:, 0].astype(int), minlength=8)
+    assert stats.chisquare(counts).pvalue > 1e-3
+    assert first.actor_observations is not None
 
 
 def test_uniform_rows_have_no_priorities():
