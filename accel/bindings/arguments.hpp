@@ -1,6 +1,8 @@
 // Checks that several bindings share, and what each of them registers.
 #pragma once
 
+#include <algorithm>
+#include <mutex>
 #include <string>
 
 #include "accel/layers.hpp"
@@ -26,6 +28,42 @@ inline void require(bool holds, const char* field, const char* rule, double valu
   if (!holds)
     refuse(std::string(field) + " must be " + rule + ", got " +
            py::str(py::float_(value)).cast<std::string>());
+}
+
+inline py::array array_of(const py::handle& value, const char* field) {
+  if (!py::isinstance<py::array>(value))
+    refuse(std::string(field) + " must be an array, got " + py::repr(value).cast<std::string>());
+  return py::reinterpret_borrow<py::array>(value);
+}
+
+// Copies one array (n,) of a state that Python gives.
+template <class T, class Values>
+void read_entry(const py::object& state, const char* key, int64_t n, Values& to) {
+  const std::string field = std::string("state['") + key + "']";
+  if (!state.contains(key)) refuse("state must hold '" + std::string(key) + "', got no such entry");
+  const py::array entry = array_of(state[key], field.c_str());
+  const T* data = checked<T>(entry, field.c_str(), {n});
+  std::copy(data, data + n, to.begin());
+}
+
+template <class Values>
+void require_counts(const Values& counters) {
+  for (int64_t count : counters)
+    require(count >= 0, "state['counters']", "at least 0", double(count));
+}
+
+template <class Function>
+auto without_gil(Function function) {
+  py::gil_scoped_release release;
+  return function();
+}
+
+// Two threads of Python take turns on one learner.
+template <class Learner, class Function>
+auto locked(const Learner& learner, Function function) {
+  py::gil_scoped_release release;
+  std::lock_guard<std::mutex> lock(learner.mutex());
+  return function();
 }
 
 }  // namespace accel

@@ -2,22 +2,15 @@
 // changes nothing.
 #pragma once
 
-#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "accel/device/learner.hpp"
-#include "arguments.hpp"
+#include "off_policy_arguments.hpp"
 
 namespace accel {
 namespace device {
-
-inline py::array array_of(const py::handle& value, const std::string& field) {
-  if (!py::isinstance<py::array>(value))
-    refuse(field + " must be an array, got " + py::repr(value).cast<std::string>());
-  return py::reinterpret_borrow<py::array>(value);
-}
 
 // The arrays stay alive with the caller's batch while the call lasts.
 class BatchReader {
@@ -35,39 +28,20 @@ class BatchReader {
     read.rewards = field("rewards", {n_});
     read.next_observations = field("next_observations", {n_, n_columns});
     read.discounts = field("discounts", {n_});
-    read.n = rows ? check_rows(*rows) : n_;
-    read.rows = rows ? static_cast<const int64_t*>(rows->data()) : nullptr;
+    read.n = rows ? rows->size() : n_;
+    read.rows = rows ? checked<int64_t>(*rows, "rows", {kAnyLength}) : nullptr;
+    check_rows(read.rows, read.n, n_);
     read.weights = field("weights", {read.n});
     read.first_row = first_row;
     if (read.n < 1) refuse("a batch must have at least one row, got 0");
     if (first_row < 0) refuse("first_row must be at least 0, got " + std::to_string(first_row));
-    if (is_dqn) check_actions(read);
+    if (is_dqn) check_choices(read.actions, read.rows, read.n, learner_.n_actions());
     return read;
   }
 
  private:
   const float* field(const char* name, const std::vector<int64_t>& shape) {
     return checked<float>(array_of(batch_.attr(name), name), name, shape);
-  }
-
-  int64_t check_rows(const py::array& rows) const {
-    const int64_t* row = checked<int64_t>(rows, "rows", {kAnyLength});
-    for (int64_t i = 0; i < rows.shape(0); ++i)
-      if (row[i] < 0 || row[i] >= n_)
-        refuse("rows must be 0 to " + std::to_string(n_ - 1) + ", got " + std::to_string(row[i]) +
-               " at " + std::to_string(i));
-    return rows.shape(0);
-  }
-
-  void check_actions(const HostBatch& read) const {
-    for (int64_t i = 0; i < read.n; ++i) {
-      const int64_t row = read.rows == nullptr ? i : read.rows[i];
-      const float action = read.actions[row];
-      if (!(action >= 0 && action < float(learner_.n_actions()) && action == std::floor(action)))
-        refuse("actions must hold whole numbers from 0 to " +
-               std::to_string(learner_.n_actions() - 1) + ", got " + std::to_string(action) +
-               " in row " + std::to_string(row));
-    }
   }
 
   const Learner& learner_;
@@ -105,11 +79,7 @@ template <class Class>
 py::array_t<float> critic_gradient(Class& learner, const py::object& batch,
                                    const std::optional<py::array>& rows, int64_t first_row) {
   const HostBatch read = BatchReader(learner, batch).read(rows, first_row);
-  std::vector<float> gradient;
-  {
-    py::gil_scoped_release release;
-    gradient = learner.critic_gradient(read);
-  }
+  const auto gradient = without_gil([&] { return learner.critic_gradient(read); });
   return to_array(gradient.data(), gradient.size());
 }
 
@@ -149,11 +119,7 @@ void load_parameters(Class& learner, const py::array& flat,
 
 template <class Class>
 py::dict state(Class& learner) {
-  LearnerState state;
-  {
-    py::gil_scoped_release release;
-    state = learner.state();
-  }
+  const LearnerState state = without_gil([&] { return learner.state(); });
   py::dict read;
   read["parameters"] = to_array(state.parameters.data(), state.parameters.size());
   read["targets"] = to_array(state.targets.data(), state.targets.size());
@@ -163,29 +129,26 @@ py::dict state(Class& learner) {
   return read;
 }
 
-template <class T>
-std::vector<T> entry(const py::object& state, const char* key, int64_t n) {
-  if (!state.contains(key)) refuse(std::string("state must hold ") + key + ", got none");
-  const T* values = checked<T>(array_of(state[key], key), key, {n});
-  return std::vector<T>(values, values + n);
-}
-
 template <class Class>
-void load_state(Class& learner, const py::object& given) {
-  const int64_t n = learner.n_parameters();
-  LearnerState state{entry<float>(given, "parameters", n),
-                     entry<float>(given, "targets", learner.n_targets()),
-                     entry<float>(given, "first_moment", n), entry<float>(given, "second_moment", n),
-                     entry<int64_t>(given, "counters", portable::kCounters)};
-  for (int64_t count : state.counters)
-    if (count < 0) refuse("counters must be at least 0, got " + std::to_string(count));
-  py::gil_scoped_release release;
-  learner.load_state(state);
+void load_state(Class& learner, const py::object& from) {
+  LearnerState s;
+  for (std::vector<float>* values : {&s.parameters, &s.first_moment, &s.second_moment})
+    values->resize(size_t(learner.n_parameters()));
+  s.targets.resize(size_t(learner.n_targets()));
+  s.counters.resize(portable::kCounters);
+  read_entry<float>(from, "parameters", learner.n_parameters(), s.parameters);
+  read_entry<float>(from, "targets", learner.n_targets(), s.targets);
+  read_entry<float>(from, "first_moment", learner.n_parameters(), s.first_moment);
+  read_entry<float>(from, "second_moment", learner.n_parameters(), s.second_moment);
+  read_entry<int64_t>(from, "counters", portable::kCounters, s.counters);
+  require_moments(s.second_moment);
+  require_counts(s.counters);
+  without_gil([&] { learner.load_state(s); });
 }
 
 template <class Class>
 py::array_t<float> parameters(Class& learner) {
-  const LearnerState state = learner.state();
+  const LearnerState state = without_gil([&] { return learner.state(); });
   return to_array(state.parameters.data(), state.parameters.size());
 }
 

@@ -1,11 +1,10 @@
 // Python bindings of OffPolicyLearner: checks of arguments here, arithmetic in cpu/.
 #include "accel/off_policy.hpp"
 
-#include <cmath>
 #include <memory>
 #include <optional>
 
-#include "arguments.hpp"
+#include "off_policy_arguments.hpp"
 
 namespace accel {
 namespace {
@@ -15,102 +14,23 @@ struct OffPolicyStep {  // as accel.interfaces.LearningStep
   Measured measured;
 };
 
-AdamOptions read_adam(const py::object& adam) {
-  const auto betas = adam.attr("betas").cast<std::pair<double, double>>();
-  return {adam.attr("learning_rate").cast<double>(), betas.first, betas.second,
-          adam.attr("epsilon").cast<double>(), adam.attr("max_gradient_norm").cast<double>()};
-}
-
-void read_dqn(const py::object& from, OffPolicyOptions& o) {
-  o.algorithm = Algorithm::dqn;
-  o.critic = read_adam(from.attr("optimiser"));
-  o.is_double = from.attr("double").cast<bool>();
-  o.huber_delta = from.attr("huber_delta").cast<double>();
-  o.interval = from.attr("target_interval").cast<int64_t>();
-}
-
-void read_td3(const py::object& from, OffPolicyOptions& o) {
-  o.algorithm = Algorithm::td3;
-  o.actor = read_adam(from.attr("actor"));
-  o.critic = read_adam(from.attr("critic"));
-  o.target_noise = from.attr("target_noise").cast<double>();
-  o.noise_clip = from.attr("noise_clip").cast<double>();
-  o.interval = from.attr("policy_delay").cast<int64_t>();
-}
-
-void read_sac(const py::object& from, OffPolicyOptions& o) {
-  o.algorithm = Algorithm::sac;
-  o.actor = read_adam(from.attr("actor"));
-  o.critic = read_adam(from.attr("critic"));
-  o.temperature = read_adam(from.attr("temperature"));
-  o.target_entropy = from.attr("target_entropy").cast<double>();
-  o.initial_temperature = from.attr("initial_temperature").cast<double>();
-  const auto range = from.attr("log_std_range").cast<std::pair<double, double>>();
-  o.log_std_low = range.first, o.log_std_high = range.second;
-  o.interval = 1;
-}
-
-OffPolicyOptions read_options(const py::object& from) {
-  const py::module_ interfaces = py::module_::import("accel.interfaces");
-  OffPolicyOptions o{};
-  if (py::isinstance(from, interfaces.attr("Dqn"))) read_dqn(from, o);
-  else if (py::isinstance(from, interfaces.attr("Td3"))) read_td3(from, o);
-  else if (py::isinstance(from, interfaces.attr("Sac"))) read_sac(from, o);
-  else refuse("options must be Dqn, Td3 or Sac, got " + py::repr(from).cast<std::string>());
-  o.target_rate = from.attr("target_rate").cast<double>();
-  return o;
-}
-
-uint64_t read_seed(const py::int_& seed) {
-  try {
-    return seed.cast<uint64_t>();
-  } catch (const py::cast_error&) {
-    refuse("seed must be 0 to 2^64 - 1, got " + py::str(seed).cast<std::string>());
-  }
-}
-
 std::unique_ptr<OffPolicyLearner> make_learner(const py::object& options,
                                                const std::optional<py::array>& actor_layers,
-                                               const py::array& critic_layers, const py::int_& seed,
-                                               int n_pipelines, int n_threads,
+                                               const py::array& critic_layers,
+                                               const py::object& seed, int n_pipelines,
+                                               int n_threads,
                                                const std::string& device,
                                                const std::string& variant) {
   OffPolicyOptions o = read_options(options);
-  const bool is_dqn = o.algorithm == Algorithm::dqn;
-  if (is_dqn == actor_layers.has_value())
-    refuse(std::string("actor_layers must be ") +
-           (is_dqn ? "None for DQN, got a table" : "a layer table for TD3 and SAC, got None"));
-  if (!device.empty() && device != "cpu") refuse("device must be 'cpu' or empty, got '" + device + "'");
+  if (!device.empty() && device != "cpu")
+    refuse("device must be 'cpu' or empty, got '" + device + "'");
   require(n_pipelines >= 1 && n_pipelines <= 256, "n_pipelines", "1 to 256", n_pipelines);
   require(n_threads >= 1 && n_threads <= n_pipelines, "n_threads", "1 to n_pipelines", n_threads);
   o.seed = read_seed(seed);
   o.n_pipelines = n_pipelines, o.n_threads = n_threads;
-  return std::make_unique<OffPolicyLearner>(
-      o, is_dqn ? Network{} : read_network(*actor_layers, "actor_layers"),
-      read_network(critic_layers, "critic_layers"), select_kernels(variant.c_str()));
-}
-
-// Runs with the GIL released; two threads of Python take turns on one learner.
-template <class Function>
-auto locked(const OffPolicyLearner& learner, Function function) {
-  py::gil_scoped_release release;
-  std::lock_guard<std::mutex> lock(learner.mutex());
-  return function();
-}
-
-void check_indices(const OffPolicyLearner& learner, const Transitions& t, int64_t n_stored) {
-  if (t.rows != nullptr)
-    for (int64_t i = 0; i < t.n; ++i)
-      if (t.rows[i] < 0 || t.rows[i] >= n_stored)
-        refuse("rows must be 0 to " + std::to_string(n_stored - 1) + ", got " +
-               std::to_string(t.rows[i]) + " at " + std::to_string(i));
-  if (learner.options().algorithm != Algorithm::dqn) return;
-  for (int64_t i = 0; i < t.n; ++i) {
-    const float action = t.actions[t.rows != nullptr ? t.rows[i] : i];
-    if (!(action >= 0 && action < float(learner.n_actions()) && action == float(int(action))))
-      refuse("actions must be whole numbers from 0 to " + std::to_string(learner.n_actions() - 1) +
-             ", got " + std::to_string(action) + " in row " + std::to_string(i) + " of the batch");
-  }
+  const Network actor = read_actor(actor_layers, o.algorithm);
+  const Network critic = read_critic(critic_layers, actor, o.algorithm);
+  return std::make_unique<OffPolicyLearner>(o, actor, critic, select_kernels(variant.c_str()));
 }
 
 // The arrays stay alive as long as the caller holds `batch`.
@@ -120,10 +40,7 @@ Transitions read_batch(const OffPolicyLearner& learner, const py::tuple& batch,
     refuse("batch must hold 6 arrays (see accel.interfaces.Batch), got " +
            std::to_string(batch.size()));
   const auto field = [&](size_t i, const char* name, int64_t n, int64_t n_columns) {
-    const py::handle array = PyTuple_GET_ITEM(batch.ptr(), py::ssize_t(i));
-    if (!py::isinstance<py::array>(array))
-      refuse(std::string(name) + " must be an array, got " + py::repr(array).cast<std::string>());
-    const py::array a = py::reinterpret_borrow<py::array>(array);
+    const py::array a = array_of(PyTuple_GET_ITEM(batch.ptr(), py::ssize_t(i)), name);
     return n_columns > 0 ? checked<float>(a, name, {n, n_columns}) : checked<float>(a, name, {n});
   };
   const int64_t n_observations = learner.n_observations();
@@ -136,15 +53,15 @@ Transitions read_batch(const OffPolicyLearner& learner, const py::tuple& batch,
   t.discounts = field(4, "discounts", n, 0);
   t.n = n;
   if (!rows.is_none()) {
-    if (!py::isinstance<py::array>(rows))
-      refuse("rows must be an array, got " + py::repr(rows).cast<std::string>());
-    const py::array indices = py::reinterpret_borrow<py::array>(rows);
+    const py::array indices = array_of(rows, "rows");
     t.rows = checked<int64_t>(indices, "rows", {kAnyLength});
     t.n = indices.shape(0);
   }
   t.weights = field(5, "weights", t.n, 0);
   require(t.n >= 1, "rows of the batch", "at least 1", double(t.n));
-  check_indices(learner, t, n);
+  check_rows(t.rows, t.n, n);
+  if (learner.options().algorithm == Algorithm::dqn)
+    check_choices(t.actions, t.rows, t.n, learner.n_actions());
   return t;
 }
 
@@ -216,17 +133,6 @@ py::array_t<float> parameters(const OffPolicyLearner& learner) {
   return to_array(s.parameters.data(), s.parameters.size());
 }
 
-template <class T, class Values>
-void read_entry(const py::object& from, const char* key, int64_t n, Values& to) {
-  const std::string field = std::string("state['") + key + "']";
-  if (!from.contains(key)) refuse("state must hold '" + std::string(key) + "', got no such entry");
-  const py::object entry = from[key];
-  if (!py::isinstance<py::array>(entry))
-    refuse(field + " must be an array, got " + py::repr(entry).cast<std::string>());
-  const T* data = checked<T>(py::reinterpret_borrow<py::array>(entry), field.c_str(), {n});
-  std::copy(data, data + n, to.begin());
-}
-
 void load_state(OffPolicyLearner& learner, const py::object& from) {
   OffPolicyState s;
   s.targets.resize(size_t(learner.n_targets()));
@@ -237,10 +143,8 @@ void load_state(OffPolicyLearner& learner, const py::object& from) {
   read_entry<float>(from, "first_moment", learner.n_parameters(), s.first_moment);
   read_entry<float>(from, "second_moment", learner.n_parameters(), s.second_moment);
   read_entry<int64_t>(from, "counters", kCounters, s.counters);
-  for (float value : s.second_moment)
-    require(value >= 0, "state['second_moment']", "at least 0", double(value));
-  for (int64_t count : s.counters)
-    require(count >= 0, "state['counters']", "at least 0", double(count));
+  require_moments(s.second_moment);
+  require_counts(s.counters);
   locked(learner, [&] { learner.load_state(s); });
 }
 

@@ -13,14 +13,13 @@ using PortableLearner = device::DeviceLearner<device::HostMachine>;
 
 std::unique_ptr<PortableLearner> make(const py::object& options,
                                       const std::optional<py::array>& actor_layers,
-                                      const py::array& critic_layers, uint64_t seed,
+                                      const py::array& critic_layers, const py::object& seed,
                                       int64_t n_pipelines, const std::string& device,
                                       uint64_t order) {
-  if (!device.empty() && device != "host") refuse("device must be 'host', got '" + device + "'");
-  const device::LearnerOptions read = device::read_options(options, seed, n_pipelines);
-  const Network actor = device::read_actor(actor_layers, read.numbers.algorithm);
-  const Network critic = device::read_critic(critic_layers, actor, read.numbers.algorithm);
-  return std::make_unique<PortableLearner>(device::HostMachine(order), read, actor, critic);
+  if (!device.empty() && device != "host") refuse("device must be 'host' or empty, got '" + device + "'");
+  const auto read = device::read_learner(options, actor_layers, critic_layers, seed, n_pipelines);
+  return std::make_unique<PortableLearner>(device::HostMachine(order), read.options, read.actor,
+                                           read.critic);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include "accel/device/host_machine.hpp"
 #include "accel/device/sum_tree.hpp"
-#include "device_sum_tree.hpp"
+#include "tree_methods.hpp"
 
 namespace accel {
 namespace {
@@ -12,7 +12,7 @@ std::unique_ptr<device::Tree> make(int64_t capacity, int64_t fanout, const std::
                                    const std::string& dtype, uint64_t order) {
   device::checked_capacity(capacity);
   const int log_fanout = device::log_of_fanout(fanout);
-  if (!device.empty() && device != "host") refuse("device must be 'host', got '" + device + "'");
+  if (!device.empty() && device != "host") refuse("device must be 'host' or empty, got '" + device + "'");
   device::HostMachine machine(order);
   if (dtype == "float32")
     return std::make_unique<device::DeviceTree<device::HostMachine, float>>(std::move(machine),
@@ -31,7 +31,7 @@ void bind_portable_sum_tree(py::module_& m) {
   tree.def(py::init(&make), arg("capacity"), arg("fanout") = 16, py::kw_only(),
            arg("device") = "", arg("dtype") = "float64", arg("order") = 0)
       .def_property_readonly("backend", [](const device::Tree&) { return "portable"; });
-  device::bind_tree_methods<device::Tree>(tree);
+  bind_tree_methods<device::Tree>(tree);
 }
 
 }  // namespace accel

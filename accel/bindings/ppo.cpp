@@ -31,14 +31,6 @@ PpoOptions read_options(const std::string& policy, double clip, double entropy_c
           {actor_learning_rate, critic_learning_rate}, betas.first, betas.second, epsilon};
 }
 
-// Runs with the GIL released; two threads of Python take turns on one learner.
-template <class Function>
-auto locked(const PpoLearner& learner, Function function) {
-  py::gil_scoped_release release;
-  std::lock_guard<std::mutex> lock(learner.mutex());
-  return function();
-}
-
 void check_discrete_actions(const PpoLearner& learner, const float* actions, int64_t n) {
   if (learner.gaussian()) return;
   for (int64_t i = 0; i < n; ++i)
@@ -149,18 +141,6 @@ py::dict state(const PpoLearner& learner) {
   return out;
 }
 
-template <class T, class Values>
-void read_entry(const py::dict& from, const char* key, int64_t n, Values& to) {
-  if (!from.contains(key)) refuse(std::string("state must hold '") + key + "', got no such entry");
-  const py::object entry = from[key];
-  if (!py::isinstance<py::array>(entry))
-    refuse(std::string("state['") + key + "'] must be an array, got " +
-           py::repr(entry).cast<std::string>());
-  const std::string field = std::string("state['") + key + "']";
-  const T* data = checked<T>(py::reinterpret_borrow<py::array>(entry), field.c_str(), {n});
-  std::copy(data, data + n, to.begin());
-}
-
 void load_state(PpoLearner& learner, const py::dict& from) {
   const size_t n = size_t(learner.n_parameters());
   PpoState s{std::vector<float>(n), std::vector<float>(n), std::vector<float>(n), {}, {}};
@@ -169,8 +149,7 @@ void load_state(PpoLearner& learner, const py::dict& from) {
   read_entry<float>(from, "second_moment", int64_t(n), s.second_moment);
   read_entry<int64_t>(from, "counters", 2, s.counters);
   read_entry<int32_t>(from, "exponents", 2, s.exponents);
-  for (int64_t count : s.counters)
-    require(count >= 0, "state['counters']", "at least 0", double(count));
+  require_counts(s.counters);
   for (int32_t e : s.exponents)
     require(e >= kLowestExponent && e <= kHighestExponent, "state['exponents']", "-70 to 100", e);
   locked(learner, [&] { learner.load_state(s); });
@@ -185,7 +164,7 @@ const char* outcome_name(Outcome outcome) {
 }
 
 void bind_step(py::module_& m) {
-  py::class_<PpoStep>(m, "PpoStep", "What one call of apply did, and means over the minibatch's rows.")
+  py::class_<PpoStep>(m, "PpoStep")
       .def_property_readonly("status", [](const PpoStep& s) { return outcome_name(s.outcome); })
       .def_property_readonly("actor_gradient_norm",
                              [](const PpoStep& s) { return s.gradient_norms[0]; })

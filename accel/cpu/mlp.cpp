@@ -6,16 +6,7 @@
 namespace accel {
 namespace {
 
-// Below this many outputs a vector along them would be mostly empty.
-constexpr int kNarrow = 8;
-constexpr int kPad = 16;
 constexpr int kBlockRows = 60;
-
-// An odd number of cache lines, so that successive rows fall into different sets of the cache.
-int64_t row_stride(int width) {
-  const int lines = round_up(width, kPad) / kPad;
-  return int64_t{kPad} * (lines | 1);
-}
 
 }  // namespace
 
@@ -23,9 +14,9 @@ Mlp::Mlp(const Network& network, const Kernels& kernels, std::vector<bool> defer
     : network_(network),
       kernels_(&kernels),
       max_rows_(kBlockRows),
-      input_stride_(row_stride(network.n_inputs)),
+      input_stride_(odd_stride(network.n_inputs)),
       input_(static_cast<size_t>(kBlockRows * input_stride_)),
-      set_stride_(row_stride(int(network.n_weights))),
+      set_stride_(odd_stride(int(network.n_weights))),
       gradients_(static_cast<size_t>(kMaxSets * set_stride_)) {
   deferred.resize(network.layers.size(), false);
   const int width = kernels.panel_width;
@@ -33,16 +24,16 @@ Mlp::Mlp(const Network& network, const Kernels& kernels, std::vector<bool> defer
   for (size_t l = 0; l < network.layers.size(); ++l) {
     const Layer& layer = network.layers[l];
     Block block{};
-    block.stride = row_stride(layer.n_out);
+    block.stride = odd_stride(layer.n_out);
     block.output.resize(static_cast<size_t>(max_rows_ * block.stride));
     block.d.resize(static_cast<size_t>(max_rows_ * block.stride));
     block.narrow = layer.n_out < kNarrow;
     block.activation = deferred[l] ? Activation::identity : layer.activation;
-    const int columns = block.narrow ? round_up(layer.n_in, kPad) : round_up(layer.n_out, width);
+    const int columns = block.narrow ? round_up(layer.n_in, kLineFloats) : round_up(layer.n_out, width);
     block.weights.resize(size_t(columns) * size_t(block.narrow ? layer.n_out : layer.n_in));
     block.transposed.resize(size_t(round_up(layer.n_in, width)) * size_t(layer.n_out));
     block.bias.resize(size_t(round_up(layer.n_out, width)));
-    largest = std::max(largest, round_up(layer.n_in, kPad));
+    largest = std::max(largest, round_up(layer.n_in, kLineFloats));
     blocks_.push_back(std::move(block));
   }
   narrow_.resize(size_t(largest) * kNarrow);
@@ -82,7 +73,7 @@ void Mlp::pack_layer(size_t l, const float* weights, bool for_backward) {
   const int width = kernels_->panel_width;
   std::memcpy(block.bias.data(), weights + network_.bias_offset(l), size_t(layer.n_out) * 4);
   if (block.narrow) {
-    const int64_t stride = round_up(layer.n_in, kPad);
+    const int64_t stride = round_up(layer.n_in, kLineFloats);
     for (int j = 0; j < layer.n_out; ++j)
       for (int k = 0; k < layer.n_in; ++k)
         block.weights[size_t(j * stride + k)] = w[int64_t{k} * layer.n_out + j];
@@ -119,7 +110,7 @@ void Mlp::forward_layer(size_t l, int n_rows) {
   const float* x = source(l, &stride);
   if (block.narrow) {
     kernels_->narrow_forward({n_rows, layer.n_in, layer.n_out, x, stride, block.weights.data(),
-                              round_up(layer.n_in, kPad), block.bias.data(), block.output.data(),
+                              round_up(layer.n_in, kLineFloats), block.bias.data(), block.output.data(),
                               block.stride});
   } else {
     Gemm g{};
@@ -211,7 +202,7 @@ void Mlp::weight_gradient(size_t l, const Segment& segment) {
 void Mlp::narrow_weight_gradient(size_t l, const Segment& segment, float* dw) {
   const Layer& layer = network_.layers[l];
   const Block& block = blocks_[l];
-  const int64_t stride = round_up(layer.n_in, kPad);
+  const int64_t stride = round_up(layer.n_in, kLineFloats);
   if (!segment.first)
     for (int j = 0; j < layer.n_out; ++j)
       for (int k = 0; k < layer.n_in; ++k)
@@ -242,7 +233,8 @@ void Mlp::source_gradient(size_t l, int n_rows) {
   g.b = block.transposed.data(), g.b_depth_stride = width;
   g.b_panel_stride = int64_t{layer.n_out} * width, g.b_packed = true;
   g.c = to.d.data() + layer.begin, g.c_stride = to.stride;
-  // Beyond the last column lies padding only if nobody else's columns follow, and only up to the row's end.
+  // Beyond the last column lies padding only if nobody else's columns follow, and only up to the
+  // row's end.
   g.c_padded = layer.begin + layer.n_in == network_.layers[size_t(layer.source)].n_out &&
                layer.begin + round_up(layer.n_in, kernels_->lanes) <= to.stride;
   if (to.single_reader) {

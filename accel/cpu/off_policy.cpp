@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 namespace accel {
@@ -15,8 +14,6 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 int input_gradient_begin(const OffPolicyOptions& options, const Network& actor) {
   return options.algorithm == Algorithm::dqn ? -1 : actor.n_inputs;
 }
-
-std::string columns(int n) { return std::to_string(n) + (n == 1 ? " column" : " columns"); }
 
 }  // namespace
 
@@ -39,7 +36,6 @@ OffPolicyLearner::OffPolicyLearner(const OffPolicyOptions& options, const Networ
       n_critics_(critic.n_outputs),
       input_stride_(odd_stride(critic.n_inputs)),
       team_(options.n_threads) {
-  check_networks();
   actor_moments_.resize(actor_.size());
   for (Moments& moments : critics_) moments.resize(critic_.size());
   actor_target_.resize(size_t(actor_.size()));
@@ -50,21 +46,6 @@ OffPolicyLearner::OffPolicyLearner(const OffPolicyOptions& options, const Networ
   log_alpha_ = is(Algorithm::sac) ? float(std::log(options.initial_temperature)) : 0.0f;
   pipelines_.resize(size_t(options.n_pipelines));
   for (Pipeline& p : pipelines_) lay_out(p);
-}
-
-void OffPolicyLearner::check_networks() const {
-  if (is(Algorithm::dqn)) return;
-  const int n_made = actor_.network().n_outputs;
-  if (is(Algorithm::sac) && n_made % 2 != 0)
-    throw std::invalid_argument(
-        "actor_layers must make an even number of columns (means, then logarithms of standard "
-        "deviations), got " + columns(n_made));
-  const int n_read = n_observations_ + n_actions_;
-  if (critic_.network().n_inputs != n_read)
-    throw std::invalid_argument("critic_layers must read the " + std::to_string(n_observations_) +
-                                " observations and " + std::to_string(n_actions_) +
-                                " actions of actor_layers, got " +
-                                columns(critic_.network().n_inputs));
 }
 
 void OffPolicyLearner::lay_out(Pipeline& p) const {
@@ -93,6 +74,7 @@ void OffPolicyLearner::begin(const Transitions& batch, int64_t first_row) {
   scale_ = float(1.0 / double(batch.n));
   measured_ = {kNaN, kNaN, kNaN, kNaN, kNaN, kNaN, kNaN, false};
   failed_ = false;
+  stage_ = Stage::idle;  // of calls apart
   if (int64_t(td_errors_.size()) != batch.n) td_errors_.resize(size_t(batch.n));
   n_active_ = int(std::min<int64_t>(batch.n, options_.n_pipelines));
   int64_t first = 0;
@@ -139,7 +121,8 @@ double OffPolicyLearner::reduce(const PackedNetwork& network, int64_t offset, in
   const std::vector<Stretch>& stretches = network.stretches();
   team_.run(int(stretches.size()), [&](int i) {
     const Stretch& s = stretches[size_t(i)];
-    squares_[size_t(i)] = network.kernels().off_policy.sum_sets(sets.data(), n_sets, s.begin, s.size);
+    const OffPolicyKernels& kernels = network.kernels().off_policy;
+    squares_[size_t(i)] = kernels.sum_sets(sets.data(), n_sets, s.begin, s.size);
   });
   double squares = 0;
   for (size_t i = 0; i < stretches.size(); ++i) squares += squares_[i];
@@ -204,7 +187,8 @@ Measured OffPolicyLearner::apply_actor(const float* flat) {
   actor_.pack(flat, pipelines_[0].gradient.data());
   const double loss = measured_.actor_loss;
   if (!std::isfinite(loss)) measured_.actor_loss = 0;
-  Measured measured = finish(reduce(actor_, 0, 1), is(Algorithm::sac) ? double(flat[n_actor()]) : 0);
+  const double by_log_alpha = is(Algorithm::sac) ? double(flat[n_actor()]) : 0;
+  Measured measured = finish(reduce(actor_, 0, 1), by_log_alpha);
   measured.actor_loss = loss;
   return measured;
 }
@@ -290,12 +274,13 @@ void OffPolicyLearner::step_temperature(double gradient) {
 }
 
 void OffPolicyLearner::move_targets() {
+  const float rate = float(options_.target_rate);
   const auto move = [&](const PackedNetwork& network, Aligned<float>& to, const Moments& from) {
     const std::vector<Stretch>& stretches = network.stretches();
     team_.run(int(stretches.size()), [&](int i) {
       const Stretch& s = stretches[size_t(i)];
-      network.kernels().off_policy.move_towards(to.data() + s.begin, from.parameters.data() + s.begin,
-                                                float(options_.target_rate), s.size);
+      network.kernels().off_policy.move_towards(
+          to.data() + s.begin, from.parameters.data() + s.begin, rate, s.size);
     });
   };
   move(critic_, critic_target_, critic());

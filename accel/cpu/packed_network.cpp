@@ -6,9 +6,6 @@
 namespace accel {
 namespace {
 
-// Below this many outputs a vector along them would be mostly empty.
-constexpr int kNarrow = 8;
-constexpr int kPad = 16;
 constexpr int64_t kStretch = 1 << 13;  // floats a thread takes at a time
 
 }  // namespace
@@ -20,13 +17,14 @@ PackedNetwork::PackedNetwork(const Network& network, const Kernels& kernels, int
     const Layer& layer = network.layers[l];
     PackedLayer p{};
     p.narrow = layer.n_out < kNarrow;
-    p.input_stride = round_up(layer.n_in, kPad);
+    p.input_stride = round_up(layer.n_in, kLineFloats);
     p.weights = size_;
     p.bias = size_ + (p.narrow ? int64_t{layer.n_out} * p.input_stride
                                : int64_t{round_up(layer.n_out, width)} * layer.n_in);
-    p.bias = (p.bias + kPad - 1) / kPad * kPad;
-    size_ = p.bias + round_up(layer.n_out, std::max(width, kPad));
-    const bool is_wanted = layer.source >= 0 || (first_input >= 0 && layer.begin + layer.n_in > first_input);
+    p.bias = (p.bias + kLineFloats - 1) / kLineFloats * kLineFloats;
+    size_ = p.bias + round_up(layer.n_out, std::max(width, kLineFloats));
+    const bool reads_wanted = first_input >= 0 && layer.begin + layer.n_in > first_input;
+    const bool is_wanted = layer.source >= 0 || reads_wanted;
     p.transposed = -1;
     if (is_wanted && !p.narrow) {
       p.transposed = transposed_size_;
@@ -42,12 +40,11 @@ void PackedNetwork::add_stretches(int l, int64_t begin, int64_t end) {
   const Layer& layer = network_.layers[size_t(l)];
   const PackedLayer& p = layers_[size_t(l)];
   const int64_t panel = int64_t{layer.n_in} * kernels_->panel_width;
-  if (p.narrow || panel % kPad != 0) {
-    const int n_panels = p.narrow ? 0 : round_up(layer.n_out, kernels_->panel_width) / kernels_->panel_width;
-    stretches_.push_back({begin, end - begin, l, 0, n_panels});
+  const int n_all = round_up(layer.n_out, kernels_->panel_width) / kernels_->panel_width;
+  if (p.narrow || panel % kLineFloats != 0) {
+    stretches_.push_back({begin, end - begin, l, 0, p.narrow ? 0 : n_all});
     return;
   }
-  const int n_all = round_up(layer.n_out, kernels_->panel_width) / kernels_->panel_width;
   const int at_once = int(std::max<int64_t>(1, kStretch / panel));
   for (int first = 0; first < n_all; first += at_once) {
     const int n = std::min(at_once, n_all - first);
@@ -57,8 +54,8 @@ void PackedNetwork::add_stretches(int l, int64_t begin, int64_t end) {
   }
 }
 
-// Calls function(flat position, packed position, step between packed neighbours, count) for stretches of
-// a row of W, and for each bias.
+// Calls function(flat position, packed position, step between packed neighbours, count) for stretches
+// of a row of W, and for each bias.
 template <class Function>
 void PackedNetwork::for_each_row(Function function) const {
   const int width = kernels_->panel_width;
@@ -278,7 +275,8 @@ Gemm NetworkPass::backward_product(size_t l, const Path::Part& part, const float
     g.b = weights + p.weights + int64_t{part.begin} * p.input_stride + first_column;
     g.b_depth_stride = p.input_stride;
   } else {
-    g.b = transposed + p.transposed + int64_t{first_column} * layer.n_out + int64_t{part.begin} * width;
+    g.b = transposed + p.transposed + int64_t{first_column} * layer.n_out +
+          int64_t{part.begin} * width;
     g.b_depth_stride = width, g.b_panel_stride = int64_t{layer.n_out} * width, g.b_packed = true;
   }
   return g;
@@ -293,7 +291,8 @@ void NetworkPass::source_gradient(size_t l, const Path& path, const float* weigh
   Block& to = blocks_[size_t(layer.source)];
   Gemm g = backward_product(l, path.parts[l], weights, transposed, 0, n_rows);
   g.c = to.d.data() + layer.begin, g.c_stride = to.stride;
-  // Beyond the last column lies padding only if nobody else's columns follow, and only up to the row's end.
+  // Beyond the last column lies padding only if nobody else's columns follow, and only up to the
+  // row's end.
   g.c_padded = layer.begin + layer.n_in == from.n_out &&
                layer.begin + round_up(layer.n_in, kernels_->lanes) <= to.stride;
   g.start = reached.single_reader ? Start::zero : Start::accumulate;

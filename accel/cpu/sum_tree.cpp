@@ -1,4 +1,4 @@
-// The sum tree's memory, locks and threads; the loops that take the time are in sum_tree_kernels.cpp.
+// The sum tree's memory, locks and threads; the loops that take time are in sum_tree_kernels.cpp.
 #include "accel/sum_tree.hpp"
 
 #include <algorithm>
@@ -39,7 +39,9 @@ int logarithm(int fanout) {
   return log;
 }
 
-int64_t round_up_long(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+int64_t round_up_long(int64_t n, int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
 
 // Zeros. Big trees lie on huge pages where the system has them: a descent goes to many pages.
 double* allocate(int64_t n) {
@@ -158,9 +160,9 @@ void SumTree::retrieve(const int64_t* rows, int64_t n, double* priorities) const
   for (int64_t i = 0; i < n; ++i) priorities[i] = from[rows[i]];
 }
 
-void SumTree::copy_priorities(double* priorities) const {
+void SumTree::priorities(double* out) const {
   ReadLock lock(lock_);
-  std::memcpy(priorities, leaves(), size_t(capacity_) * sizeof(double));
+  std::memcpy(out, leaves(), size_t(capacity_) * sizeof(double));
 }
 
 // Of repeated rows only the last result counts, so only that one can be wrong.

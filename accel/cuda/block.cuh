@@ -13,13 +13,7 @@ class CudaBlock {
   static constexpr int kThreads = kBlockThreads;
 
   template <class T, int n>
-  class Registers {
-   public:
-    __device__ T* of(int) { return values_; }
-
-   private:
-    T values_[n];
-  };
+  using Registers = portable::OwnRegisters<T, n>;
 
   __device__ int index() const { return int(blockIdx.x); }
   __device__ int n_blocks() const { return int(gridDim.x); }

@@ -5,7 +5,7 @@
 #include "bindings/arguments.hpp"
 #include "bindings/device_off_policy.hpp"
 #include "bindings/device_options.hpp"
-#include "bindings/device_sum_tree.hpp"
+#include "bindings/tree_methods.hpp"
 #include "learner.hpp"
 #include "tree.hpp"
 
@@ -38,7 +38,7 @@ py::tuple sample_device(CudaTree& tree, const py::object& targets, const py::obj
 
 py::tuple sample_stratified_device(CudaTree& tree, const py::object& uniforms, double beta,
                                    const py::object& stream) {
-  require(beta >= 0 && std::isfinite(beta), "beta", "at least 0 and finite", beta);
+  check_coefficient("beta", beta);
   DeviceCall call(tree.device_index(), tree.stream(), stream);
   const int64_t n = call.length(uniforms, "uniforms");
   const void* u = call.take(uniforms, "uniforms", type_of(tree), {n});
@@ -70,8 +70,8 @@ void change_device(CudaTree& tree, const char* field, const py::object& indices,
 
 void set_td_errors_device(CudaTree& tree, const py::object& indices, const py::object& td_errors,
                           double alpha, double epsilon, const py::object& stream) {
-  require(alpha >= 0 && std::isfinite(alpha), "alpha", "at least 0 and finite", alpha);
-  require(epsilon >= 0 && std::isfinite(epsilon), "epsilon", "at least 0 and finite", epsilon);
+  check_coefficient("alpha", alpha);
+  check_coefficient("epsilon", epsilon);
   DeviceCall call(tree.device_index(), tree.stream(), stream);
   const int64_t n = call.length(indices, "indices");
   const int64_t* rows = call.take<int64_t>(indices, "indices", {n});
@@ -102,18 +102,16 @@ void bind_tree(py::module_& m) {
       .def("set_td_errors_device", &set_td_errors_device, arg("indices"), arg("td_errors"),
            arg("alpha"), arg("epsilon"), stream)
       .def("check_device", &CudaTree::check_there, py::call_guard<py::gil_scoped_release>());
-  device::bind_tree_methods<CudaTree>(tree);
+  bind_tree_methods<CudaTree>(tree);
 }
 
 std::unique_ptr<CudaLearner> new_learner(const py::object& options,
                                          const std::optional<py::array>& actor_layers,
-                                         const py::array& critic_layers, uint64_t seed,
+                                         const py::array& critic_layers, const py::object& seed,
                                          int64_t n_pipelines, const std::string& device,
                                          bool graphs) {
-  const device::LearnerOptions read = device::read_options(options, seed, n_pipelines);
-  const Network actor = device::read_actor(actor_layers, read.numbers.algorithm);
-  const Network critic = device::read_critic(critic_layers, actor, read.numbers.algorithm);
-  return make_learner(read, actor, critic, find_device(device), graphs);
+  const auto read = device::read_learner(options, actor_layers, critic_layers, seed, n_pipelines);
+  return make_learner(read.options, read.actor, read.critic, find_device(device), graphs);
 }
 
 py::object learn_device(CudaLearner& learner, const py::object& batch, const py::object& rows,

@@ -91,7 +91,7 @@ class CudaTreeOf final : public CudaTree, public device::DeviceTree<CudaMachine,
     if (status.first_bad != portable::kNoneBad)
       throw std::invalid_argument(
           "indices must be 0 to " + std::to_string(this->shape_.capacity - 1) +
-          " and priorities at least 0 and at most " + device::to_text(this->most()) +
+          " and priorities at least 0 and at most " + to_text(this->most()) +
           ", position " + std::to_string(status.first_bad) +
           " of a batch on the device breaks this: it and the changes after it were left out");
   }

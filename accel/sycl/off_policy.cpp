@@ -15,12 +15,11 @@ using SyclLearner = device::DeviceLearner<SyclMachine>;
 std::unique_ptr<SyclLearner> make_batched(std::shared_ptr<Program> program,
                                           const py::object& options,
                                           const std::optional<py::array>& actor_layers,
-                                          const py::array& critic_layers, uint64_t seed,
+                                          const py::array& critic_layers, const py::object& seed,
                                           int64_t n_pipelines) {
-  const device::LearnerOptions read = device::read_options(options, seed, n_pipelines);
-  const Network actor = device::read_actor(actor_layers, read.numbers.algorithm);
-  const Network critic = device::read_critic(critic_layers, actor, read.numbers.algorithm);
-  return std::make_unique<SyclLearner>(SyclMachine(std::move(program)), read, actor, critic);
+  const auto read = device::read_learner(options, actor_layers, critic_layers, seed, n_pipelines);
+  return std::make_unique<SyclLearner>(SyclMachine(std::move(program)), read.options, read.actor,
+                                       read.critic);
 }
 
 // The layers are checked to be a chain, which the program was compiled for.
@@ -28,7 +27,7 @@ std::unique_ptr<SyclLearner> make_pipeline(std::shared_ptr<Program> program,
                                            const py::object& options,
                                            const py::array& critic_layers, int64_t n_pipelines,
                                            int64_t row_depth, bool concurrent) {
-  const device::LearnerOptions read = device::read_options(options, 0, n_pipelines);
+  const auto read = device::to_device(read_options(options), 0, n_pipelines);
   const Network critic = read_network(critic_layers, "critic_layers");
   return std::make_unique<PipelineLearner>(SyclMachine(std::move(program)), read, critic,
                                            row_depth, concurrent);

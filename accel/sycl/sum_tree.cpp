@@ -2,7 +2,7 @@
 #include <memory>
 #include <optional>
 
-#include "../bindings/device_sum_tree.hpp"
+#include "../bindings/tree_methods.hpp"
 #include "bindings.hpp"
 #include "tree_pipeline.hpp"
 
@@ -57,7 +57,7 @@ void bind_sum_tree(py::module_& m) {
         arg("float64"));
   m.def("pipeline_tree", &make_pipeline, arg("program"), arg("capacity"), arg("fanout"),
         arg("float64"), arg("n_levels"), arg("pipe_depth"), arg("concurrent"));
-  device::bind_tree_methods<device::Tree>(tree);
+  bind_tree_methods<device::Tree>(tree);
 }
 
 }  // namespace accel::sycl_backend

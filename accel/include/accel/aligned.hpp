@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -41,5 +42,13 @@ class Aligned {
 };
 
 inline int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+constexpr int kLineFloats = kCacheLine / sizeof(float);
+
+// Floats from one row to the next. An odd number of cache lines, so that successive rows fall into
+// different sets of the cache.
+inline int64_t odd_stride(int width) {
+  return int64_t{kLineFloats} * ((round_up(width, kLineFloats) / kLineFloats) | 1);
+}
 
 }  // namespace accel

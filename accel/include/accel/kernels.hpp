@@ -32,6 +32,9 @@ struct Gemm {
   bool rectify;  // C becomes max(C, 0) when it is stored
 };
 
+// Layers of fewer outputs are narrow: a vector along them would be mostly empty.
+constexpr int kNarrow = 8;
+
 // C (n_rows, n_out) = bias + A (n_rows, n_in) B^T with B (n_out, n_in padded): for few outputs,
 // vectorised along n_in.
 struct NarrowForward {
@@ -50,7 +53,7 @@ struct NarrowForward {
 struct PpoBlock {
   int n_rows, stride;
   int n_actions;                  // action dimensions, or number of discrete actions
-  float* outputs;                 // (n_outputs, stride) network outputs; standard deviations before the sigmoid
+  float* outputs;                 // (n_outputs, stride), standard deviations before the sigmoid
   float* actions;                 // (action columns, stride)
   float* advantages;              // (stride)
   float* old_log;                 // (stride) log-probability of the action when the batch was loaded
@@ -115,7 +118,7 @@ struct Kernels {
   void (*adam)(const AdamStep&);
   OffPolicyKernels off_policy;
 
-  // A bench's yardstick: `n` rounds of independent multiply-adds, returns their floating-point operations.
+  // A bench's yardstick: `n` rounds of independent multiply-adds; returns how many operations.
   double (*multiply_adds)(int64_t n);
 
   void (*elementary)(int function, const float* x, float* y, int64_t n);

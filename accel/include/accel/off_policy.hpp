@@ -7,29 +7,11 @@
 #include <mutex>
 #include <vector>
 
+#include "accel/off_policy_options.hpp"
 #include "accel/packed_network.hpp"
 #include "accel/thread_team.hpp"
 
 namespace accel {
-
-struct AdamOptions {
-  double learning_rate, beta1, beta2, epsilon, max_gradient_norm;
-};
-
-enum class Algorithm { dqn, td3, sac };
-
-struct OffPolicyOptions {
-  Algorithm algorithm;
-  AdamOptions actor, critic, temperature;
-  bool is_double;
-  double huber_delta;
-  double target_noise, noise_clip;
-  double target_entropy, initial_temperature, log_std_low, log_std_high;
-  double target_rate;
-  int64_t interval;  // steps between changes of the targets (TD3: and of the actor)
-  uint64_t seed;
-  int n_pipelines, n_threads;
-};
 
 struct Transitions {
   const float *observations, *actions, *rewards, *next_observations, *discounts, *weights;
@@ -52,7 +34,7 @@ struct OffPolicyState {  // in the flat order
 
 class OffPolicyLearner {
  public:
-  // `actor` is empty for DQN. Throws std::invalid_argument where the networks do not fit.
+  // `actor` is empty for DQN. The networks fit each other, as the bindings check.
   OffPolicyLearner(const OffPolicyOptions& options, const Network& actor, const Network& critic,
                    const Kernels& kernels);
 
@@ -114,7 +96,6 @@ class OffPolicyLearner {
   bool is(Algorithm a) const { return options_.algorithm == a; }
   bool is_due() const { return (counters_[kSteps] + 1) % options_.interval == 0; }
   bool has_actor_step() const { return !is(Algorithm::dqn) && is_due(); }
-  void check_networks() const;
   void lay_out(Pipeline& p) const;
 
   // One pipeline's share of a gradient (off_policy_blocks.cpp).

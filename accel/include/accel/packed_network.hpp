@@ -1,5 +1,5 @@
-// A network's weights in the order in which the kernels read them, and its passes over a block of rows.
-// Weights and what a pass needs are apart, so that several threads can share the weights.
+// A network's weights in the order in which the kernels read them, and its passes over a block of
+// rows. Weights and what a pass needs are apart, so that several threads can share the weights.
 #pragma once
 
 #include <vector>
@@ -114,10 +114,5 @@ class NetworkPass {
   int64_t d_input_stride_ = 0;
   Aligned<float> d_input_;  // (max_rows, stride)
 };
-
-// An odd number of cache lines, so that successive rows fall into different sets of the cache.
-inline int64_t odd_stride(int width) {
-  return int64_t{16} * ((round_up(width, 16) / 16) | 1);
-}
 
 }  // namespace accel

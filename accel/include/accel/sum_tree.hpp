@@ -22,14 +22,10 @@ class SumTree {
   int64_t capacity() const { return capacity_; }
   int fanout() const { return 1 << view_.log_fanout; }
   int depth() const { return capacity_ == 1 ? 0 : view_.n_levels; }
+  const char* device() const { return "cpu"; }
   int n_threads() const { return n_threads_; }
   const Kernels& kernels() const { return kernels_; }
   double most() const { return most_; }  // a priority may be
-
-  // Infinity where one is negative or NaN.
-  double largest_of(const double* values, int64_t n) const {
-    return tree_kernels_.largest(values, n);
-  }
 
   double total() const;
   double largest() const;
@@ -37,13 +33,13 @@ class SumTree {
   void sample_stratified(const double* uniforms, int64_t n, double beta, int64_t* rows,
                          float* weights) const;
   void retrieve(const int64_t* rows, int64_t n, double* priorities) const;
-  void copy_priorities(double* priorities) const;
+  void priorities(double* out) const;  // (capacity,)
 
   void update(const int64_t* rows, const double* deltas, int64_t n);
   void set(const int64_t* rows, const double* priorities, int64_t n);
   void set_td_errors(const int64_t* rows, const float* errors, int64_t n, double alpha,
                      double epsilon);
-  void insert(int64_t start, int64_t n, const double* priority);
+  void insert(int64_t start, int64_t n, const double* priority);  // null: the largest so far
   void rebuild();
   void load(const double* priorities, double largest);
 
@@ -56,6 +52,10 @@ class SumTree {
   void check_results(const int64_t* rows, const double* changed, int64_t n) const;
   void write(const int64_t* rows, const double* priorities, int64_t n);
   void fill(int64_t first, int64_t n, double priority);
+  // Infinity where one is negative or NaN.
+  double largest_of(const double* values, int64_t n) const {
+    return tree_kernels_.largest(values, n);
+  }
   double* leaves() const { return view_.sums[view_.n_levels]; }
 
   struct Free {

@@ -14,13 +14,7 @@ class WorkGroup {
   static constexpr int kThreads = kBlockThreads;
 
   template <class T, int n>
-  class Registers {
-   public:
-    T* of(int) { return values_; }
-
-   private:
-    T values_[n];
-  };
+  using Registers = OwnRegisters<T, n>;
 
   explicit WorkGroup(float* shared)
       : item_(sycl::ext::oneapi::this_work_item::get_nd_item<1>()),

@@ -84,13 +84,7 @@ class FiberBlock {
   static constexpr int kThreads = kBlockThreads;
 
   template <class T, int n>
-  class Registers {
-   public:
-    T* of(int) { return values_; }
-
-   private:
-    T values_[n];
-  };
+  using Registers = portable::OwnRegisters<T, n>;
 
   FiberBlock(int thread, int index, int n_blocks, float* shared, Fibers& fibers,
              portable::Shuffled& order)

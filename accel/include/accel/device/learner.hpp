@@ -14,7 +14,7 @@ namespace device {
 struct LearnerOptions {
   portable::LearnerNumbers numbers;
   float initial_temperature = 1;
-  int interval = 1;  // steps between changes of the targets, and of TD3's actor
+  int64_t interval = 1;  // steps between changes of the targets, and of TD3's actor
   int n_pipelines = 1;
 };
 
@@ -51,7 +51,7 @@ class Learner {
   virtual int64_t n_steps() = 0;
   virtual int64_t n_skipped() = 0;
   virtual int n_observations() const = 0;
-  virtual int n_actions() const = 0;  // columns that the environment takes; DQN: actions to choose from
+  virtual int n_actions() const = 0;  // columns of an action; DQN: actions to choose from
 
   virtual StepMeasures learn(const HostBatch& batch) = 0;
   virtual std::vector<float> critic_gradient(const HostBatch& batch) = 0;

@@ -84,12 +84,12 @@ class DeviceTree : public virtual Tree {
     refuse_bad(indices, values, add);
   }
 
-  void insert(int64_t start, int64_t n, double priority) override {
+  void insert(int64_t start, int64_t n, const double* priority) override {
     if (n == 0) return;
     const Lock lock(*this);
     begin(1);
     push(status().end);
-    const Real value = priority < 0 ? Real(-1) : to_priority<Real>(priority);
+    const Real value = priority == nullptr ? Real(-1) : to_priority<Real>(*priority);
     const int64_t before_end = portable::least(n, shape_.capacity - start);
     fill(start, before_end, value);
     if (n > before_end) fill(0, n - before_end, value);

@@ -1,12 +1,15 @@
 // The sum tree of a device as the bindings see it: arrays of the host, checked before.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <vector>
+
+#include "accel/numbers.hpp"
 
 namespace accel {
 namespace device {
@@ -26,10 +29,30 @@ class Tree {
                                  float* weights) = 0;
   virtual void retrieve(const int64_t* indices, int64_t n, double* priorities) = 0;
   virtual void change(const int64_t* indices, const double* values, int64_t n, bool add) = 0;
-  virtual void insert(int64_t start, int64_t n, double priority) = 0;  // below 0: the largest so far
+  virtual void insert(int64_t start, int64_t n, const double* priority) = 0;  // null: the largest
   virtual void rebuild() = 0;
   virtual void priorities(double* out) = 0;
   virtual void load(const double* priorities, double largest) = 0;
+
+  void update(const int64_t* indices, const double* deltas, int64_t n) {
+    change(indices, deltas, n, true);
+  }
+  void set(const int64_t* indices, const double* priorities, int64_t n) {
+    change(indices, priorities, n, false);
+  }
+  void set_td_errors(const int64_t* indices, const float* errors, int64_t n, double alpha,
+                     double epsilon) {
+    std::vector<double> priorities(static_cast<size_t>(n));
+    double largest = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      priorities[size_t(i)] = std::pow(std::fabs(double(errors[i])) + epsilon, alpha);
+      largest = std::max(largest, priorities[size_t(i)]);
+    }
+    if (largest > most())
+      throw std::invalid_argument("priorities from td_errors must be at most " + to_text(most()) +
+                                  ", got " + to_text(largest));
+    set(indices, priorities.data(), n);
+  }
 };
 
 // Smaller than a float32 holds, but not zero: the smallest it holds, so that the row can be drawn.
@@ -37,12 +60,6 @@ template <class Real>
 Real to_priority(double value) {
   const Real rounded = Real(value);
   return rounded == 0 && value > 0 ? std::numeric_limits<Real>::denorm_min() : rounded;
-}
-
-inline std::string to_text(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%g", value);
-  return text;
 }
 
 inline int log_of_fanout(int64_t fanout) {

@@ -37,6 +37,16 @@ ACCEL_DEVICE inline void grid_parallel(Block& block, int64_t n, Function functio
 
 constexpr int kSharedFloats = 6144;
 
+// Block::Registers where each thread has a block object of its own.
+template <class T, int n>
+class OwnRegisters {
+ public:
+  ACCEL_DEVICE T* of(int) { return values_; }
+
+ private:
+  T values_[n];
+};
+
 template <int kBlockThreads>
 class HostBlock {
  public:
