@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from accel.checks import require
+
 Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
@@ -114,11 +116,6 @@ class Batch(NamedTuple):
     weights: Float32Array  # (n,) importance weights
 
 
-def _require(holds: bool, field: str, rule: str, value: object) -> None:
-    if not holds:
-        raise ValueError(f"{field} must be {rule}, got {value}")
-
-
 @dataclass(frozen=True)
 class Adam:
     """Adam (Kingma & Ba 2015), as torch.optim.Adam, after clipping the gradient's norm."""
@@ -130,11 +127,11 @@ class Adam:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        rate, norm = self.learning_rate, self.max_gradient_norm
-        _require(rate >= 0 and isfinite(rate), "learning_rate", "at least 0 and finite", rate)
-        _require(all(0 <= b < 1 for b in self.betas), "betas", "at least 0 and below 1", self.betas)
-        _require(self.epsilon > 0 and isfinite(self.epsilon), "epsilon", "positive", self.epsilon)
-        _require(norm > 0, "max_gradient_norm", "positive (infinity: never clip)", norm)
+        rate, norm, epsilon = self.learning_rate, self.max_gradient_norm, self.epsilon
+        require(rate >= 0 and isfinite(rate), "learning_rate", "at least 0 and finite", rate)
+        require(all(0 <= b < 1 for b in self.betas), "betas", "at least 0 and below 1", self.betas)
+        require(epsilon > 0 and isfinite(epsilon), "epsilon", "positive and finite", epsilon)
+        require(norm > 0, "max_gradient_norm", "positive (infinity: never clip)", norm)
 
 
 @dataclass(frozen=True)
@@ -154,7 +151,7 @@ class Dqn:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _require(self.huber_delta > 0, "huber_delta", "positive", self.huber_delta)
+        require(self.huber_delta > 0, "huber_delta", "positive", self.huber_delta)
         _check_targets(self.target_rate, self.target_interval)
 
 
@@ -179,9 +176,9 @@ class Td3:
     def __post_init__(self) -> None:
         """Check every field."""
         noise, clip = self.target_noise, self.noise_clip
-        _require(noise >= 0 and isfinite(noise), "target_noise", "at least 0 and finite", noise)
-        _require(clip >= 0, "noise_clip", "at least 0", clip)
-        _require(self.policy_delay >= 1, "policy_delay", "at least 1", self.policy_delay)
+        require(noise >= 0 and isfinite(noise), "target_noise", "at least 0 and finite", noise)
+        require(clip >= 0, "noise_clip", "at least 0", clip)
+        require(self.policy_delay >= 1, "policy_delay", "at least 1", self.policy_delay)
         _check_targets(self.target_rate, 1)
 
 
@@ -214,9 +211,9 @@ class Sac:
     def __post_init__(self) -> None:
         """Check every field."""
         alpha, (low, high) = self.initial_temperature, self.log_std_range
-        _require(isfinite(self.target_entropy), "target_entropy", "finite", self.target_entropy)
-        _require(alpha > 0 and isfinite(alpha), "initial_temperature", "positive", alpha)
-        _require(low < high, "log_std_range", "increasing", self.log_std_range)
+        require(isfinite(self.target_entropy), "target_entropy", "finite", self.target_entropy)
+        require(alpha > 0 and isfinite(alpha), "initial_temperature", "positive and finite", alpha)
+        require(low < high, "log_std_range", "increasing", self.log_std_range)
         _check_targets(self.target_rate, 1)
 
 
@@ -224,8 +221,8 @@ Options = Dqn | Td3 | Sac
 
 
 def _check_targets(rate: float, interval: int) -> None:
-    _require(0 < rate <= 1, "target_rate", "above 0 and at most 1", rate)
-    _require(interval >= 1, "target_interval", "at least 1", interval)
+    require(0 < rate <= 1, "target_rate", "above 0 and at most 1", rate)
+    require(interval >= 1, "target_interval", "at least 1", interval)
 
 
 class LearningStep(Protocol):
@@ -270,6 +267,8 @@ class LearningStep(Protocol):
 
 class OffPolicyLearner(Protocol):
     """Learn the networks of one algorithm from batches of transitions.
+
+    `learn` does a whole step; with several ranks, the four calls below it do one, in their order.
 
     Networks are layer tables, as in `accel`. Flat parameters, float32: the actor's weights, the
     critics' weights, then log(alpha) (SAC); the target networks in the same order, without actor

@@ -4,12 +4,8 @@ from math import inf, isfinite
 
 import numpy as np
 
+from accel.checks import require
 from accel.interfaces import Float32Array, Float64Array, Int64Array
-
-
-def _require(holds: bool, field: str, rule: str, value: object) -> None:
-    if not holds:
-        raise ValueError(f"{field} must be {rule}, got {value}")
 
 
 def _check_array(array: object, field: str, dtype: type, n: int | None = None) -> None:
@@ -22,13 +18,13 @@ def _check_array(array: object, field: str, dtype: type, n: int | None = None) -
     )
     shape = "(n,)" if n is None else f"({n},)"
     found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array)
-    _require(right, field, f"a C-contiguous array of {np.dtype(dtype)} {shape}", found)
+    require(right, field, f"a C-contiguous array of {np.dtype(dtype)} {shape}", found)
 
 
 def _check_each(holds: np.ndarray, field: str, rule: str, values: np.ndarray) -> None:
     if not holds.all():
         position = int(np.argmin(holds))
-        _require(False, f"{field}[{position}]", rule, values[position])
+        require(False, f"{field}[{position}]", rule, values[position])
 
 
 def largest_priority(capacity: int) -> float:
@@ -40,12 +36,12 @@ class SumTreeReference:
     """Do what `accel.interfaces.SumTree` says, for one thread."""
 
     backend = "reference"
-    device = "NumPy"
+    device = "numpy"
 
     def __init__(self, capacity: int, fanout: int = 16, *, device: str = "") -> None:
-        _require(capacity >= 1, "capacity", "at least 1", capacity)
-        _require(fanout in (2, 4, 8, 16, 32, 64), "fanout", "a power of two, 2 to 64", fanout)
-        _require(device in ("", self.device), "device", f"empty or {self.device}", device)
+        require(capacity >= 1, "capacity", "at least 1", capacity)
+        require(fanout in (2, 4, 8, 16, 32, 64), "fanout", "a power of two, 2 to 64", fanout)
+        require(device in ("", self.device), "device", f"empty or {self.device}", device)
         self.capacity, self.fanout, self.depth = capacity, fanout, 0
         while fanout**self.depth < capacity:
             self.depth += 1
@@ -76,7 +72,7 @@ class SumTreeReference:
         _check_array(uniforms, "uniforms", np.float64)
         inside = (uniforms >= 0) & (uniforms < 1)
         _check_each(inside, "uniforms", "at least 0 and below 1", uniforms)
-        _require(beta >= 0 and isfinite(beta), "beta", "at least 0 and finite", beta)
+        require(beta >= 0 and isfinite(beta), "beta", "at least 0 and finite", beta)
         self._check_not_empty()
         n = uniforms.size
         rows = self._draw((np.arange(n) + 1 - uniforms) / max(n, 1) * self.total())
@@ -116,15 +112,15 @@ class SumTreeReference:
         _check_array(td_errors, "td_errors", np.float32, indices.size)
         _check_each(np.isfinite(td_errors), "td_errors", "finite", td_errors)
         for field, value in (("alpha", alpha), ("epsilon", epsilon)):
-            _require(value >= 0 and isfinite(value), field, "at least 0 and finite", value)
+            require(value >= 0 and isfinite(value), field, "at least 0 and finite", value)
         with np.errstate(over="ignore"):
             priorities = (np.abs(td_errors.astype(np.float64)) + epsilon) ** alpha
         self.set(indices, priorities)
 
     def insert(self, start: int, n: int, priority: float | None = None) -> None:
         """Set the priorities of n rows from `start`, round the ring."""
-        _require(0 <= start < self.capacity, "start", f"0 to {self.capacity - 1}", start)
-        _require(0 <= n <= self.capacity, "n", f"0 to {self.capacity}", n)
+        require(0 <= start < self.capacity, "start", f"0 to {self.capacity - 1}", start)
+        require(0 <= n <= self.capacity, "n", f"0 to {self.capacity}", n)
         value = np.full(n, self.largest() if priority is None else priority)
         if priority is not None:
             self._check_priorities(np.array([priority]), "priority")
@@ -142,9 +138,9 @@ class SumTreeReference:
         _check_array(priorities, "priorities", np.float64, self.capacity)
         self._check_priorities(priorities, "priorities")
         most = largest_priority(self.capacity)
-        _require(0 < largest <= most, "largest", f"positive and at most {most:g}", largest)
+        require(0 < largest <= most, "largest", f"positive and at most {most:g}", largest)
         high = priorities.max()
-        _require(largest >= high, "largest", f"at least the largest priority {high:g}", largest)
+        require(largest >= high, "largest", f"at least the largest priority {high:g}", largest)
         self._priorities[:] = priorities
         self._largest = float(largest)
 

@@ -7,6 +7,7 @@ from operator import index
 import numpy as np
 from numpy.typing import NDArray
 
+from accel.checks import require
 from accel.interfaces import Dqn, OffPolicyLearner, Options
 from accel.sycl import compiler, runtime
 from accel.sycl.compiler import Source
@@ -43,10 +44,10 @@ def make_pipeline(
     runtime.load()
     from accel import _sycl
 
-    _require(device == "fpga_emulator", "device", "'fpga_emulator' for form 'pipeline'", device)
-    _require(isinstance(options, Dqn), "options", "Dqn for form 'pipeline'", options)
+    require(device == "fpga_emulator", "device", "'fpga_emulator' for form 'pipeline'", device)
+    require(isinstance(options, Dqn), "options", "Dqn for form 'pipeline'", options)
     n_pipelines = index(n_pipelines)
-    _require(1 <= n_pipelines <= 4, "n_pipelines", "1 to 4 for form 'pipeline'", n_pipelines)
+    require(1 <= n_pipelines <= 4, "n_pipelines", "1 to 4 for form 'pipeline'", n_pipelines)
     _check_chain(layers)
     if concurrent:
         runtime.check_threads(n_pipelines * (3 * len(layers) + 1) + 1)
@@ -85,18 +86,13 @@ def _braces(values: list[int]) -> str:
 
 def _check_chain(layers: Int32Array) -> None:
     right = isinstance(layers, np.ndarray) and layers.dtype == np.int32 and layers.ndim == 2
-    _require(right and layers.shape[1] == 6, "critic_layers", "an int32 array (n, 6)", layers)
-    _require(1 <= len(layers) <= 6, "critic_layers", "1 to 6 layers for 'pipeline'", len(layers))
+    require(right and layers.shape[1] == 6, "critic_layers", "an int32 array (n, 6)", layers)
+    require(1 <= len(layers) <= 6, "critic_layers", "1 to 6 layers for 'pipeline'", len(layers))
     for i, (source, begin, n_in, n_out, activation, output) in enumerate(layers.tolist()):
         before = n_in if i == 0 else int(layers[i - 1, 3])
         last = i == len(layers) - 1
         chained = (source, begin, n_in, output) == (i - 1, 0, before, 0 if last else -1)
-        _require(chained, f"critic_layers[{i}]", "the next of a chain", layers[i])
+        require(chained, f"critic_layers[{i}]", "the next of a chain", layers[i])
         fits = 1 <= n_in <= _MOST_COLUMNS and 1 <= n_out <= _MOST_COLUMNS
-        _require(fits, f"critic_layers[{i}]", f"at most {_MOST_COLUMNS} wide", layers[i])
-        _require(0 <= activation <= 3, f"critic_layers[{i}]: activation", "0 to 3", activation)
-
-
-def _require(holds: bool, field: str, rule: str, value: object) -> None:
-    if not holds:
-        raise ValueError(f"{field} must be {rule}, got {value}")
+        require(fits, f"critic_layers[{i}]", f"at most {_MOST_COLUMNS} wide", layers[i])
+        require(0 <= activation <= 3, f"critic_layers[{i}]: activation", "0 to 3", activation)

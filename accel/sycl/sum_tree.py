@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from operator import index
 
+from accel.checks import require
 from accel.interfaces import SumTree
 from accel.sycl import compiler, runtime
 from accel.sycl.compiler import Source
@@ -31,12 +32,12 @@ def make(
 
     if dtype == "float64":
         has_it = compiler.device(device).has_float64
-        _require(has_it, "dtype", f"float32 on {device}: no 64-bit atomics", repr(dtype))
+        require(has_it, "dtype", f"float32 on {device}: no 64-bit atomics", repr(dtype))
     if form == "batched":
         program = compiler.program(device, batched_source(fanout, dtype))
         return _sycl.batched_tree(program, capacity, fanout, dtype == "float64")
-    _require(device == "fpga_emulator", "device", "'fpga_emulator' for form 'pipeline'", device)
-    _require(capacity <= _MOST_ROWS, "capacity", f"at most {_MOST_ROWS} in a pipeline", capacity)
+    require(device == "fpga_emulator", "device", "'fpga_emulator' for form 'pipeline'", device)
+    require(capacity <= _MOST_ROWS, "capacity", f"at most {_MOST_ROWS} in a pipeline", capacity)
     n_rows = max(_FEWEST_ROWS, 1 << (capacity - 1).bit_length())
     nodes = level_nodes(n_rows, fanout)
     if concurrent:
@@ -74,12 +75,7 @@ def level_nodes(n_rows: int, fanout: int) -> list[int]:
 
 
 def _check(capacity: int, fanout: int, dtype: str, form: str) -> None:
-    _require(1 <= capacity <= 1 << 30, "capacity", "1 to 2^30 rows", capacity)
-    _require(fanout in FANOUTS, "fanout", "a power of two from 2 to 64", fanout)
-    _require(dtype in _REALS, "dtype", "'float32' or 'float64'", repr(dtype))
-    _require(form in FORMS, "form", "'batched' or 'pipeline'", repr(form))
-
-
-def _require(holds: bool, field: str, rule: str, value: object) -> None:
-    if not holds:
-        raise ValueError(f"{field} must be {rule}, got {value}")
+    require(1 <= capacity <= 1 << 30, "capacity", "1 to 2^30 rows", capacity)
+    require(fanout in FANOUTS, "fanout", "a power of two from 2 to 64", fanout)
+    require(dtype in _REALS, "dtype", "'float32' or 'float64'", repr(dtype))
+    require(form in FORMS, "form", "'batched' or 'pipeline'", repr(form))
