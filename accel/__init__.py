@@ -1,6 +1,8 @@
 """Compute the inner loops of training on small networks, without torch.
 
-Needs nothing but NumPy and the compiled module beside it.
+Needs nothing but NumPy and the compiled module beside it. Here are the learner of PPO and a
+network's evaluation; `accel.interfaces` says what sum trees and off-policy learners do, and
+`accel.backends` which backends have them (`python -m accel` prints those).
 
 **A network is a tree of dense layers**, y = activation(x W + b), described by a table ``layers`` of
 int32 (n_layers, 6), one row a layer, a source before its readers:

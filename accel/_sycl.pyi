@@ -1,3 +1,5 @@
+"""Types of the compiled SYCL module; its use stands in `accel.sycl`."""
+
 import numpy as np
 from numpy.typing import NDArray
 

@@ -2,7 +2,8 @@
 
 Blocks, threads and lanes take turns. ``order`` says in which order: 0 forward, 1 backward, others
 are seeds that shuffle anew at each turn. Results that differ between orders show a missing barrier
-or a race in the bodies, without a device.
+or a race in the bodies, without a device. A tree's ``dtype`` is float64 unless given; the rows of a
+batch are shared out among ``n_pipelines`` blocks.
 """
 
 from accel._native import PortableOffPolicyLearner as OffPolicyLearner
