@@ -54,11 +54,6 @@ class Source:
         return "\n".join([*lines, *(_read(_KERNELS / f, seen) for f in self.files), self.code, ""])
 
 
-def program(device_kind: str, source: Source) -> Program:
-    """Return the program of a source for a device, one a process."""
-    return _program(device_kind, source)
-
-
 @cache
 def device(kind: str) -> Device:
     """Open a device, once a process."""
@@ -69,7 +64,8 @@ def device(kind: str) -> Device:
 
 
 @cache
-def _program(kind: str, source: Source) -> Program:
+def program(kind: str, source: Source) -> Program:
+    """Return the program of a source for a device, made once a process."""
     opened, text, directory = device(kind), source.text(), cache_directory()
     from accel._sycl import Program
 

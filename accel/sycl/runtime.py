@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 import importlib.metadata
 import os
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 # In the order in which they need each other; see `accel.sycl` for why they are loaded by hand.
 _LIBRARIES = (
@@ -46,7 +46,7 @@ def load() -> None:
         raise ImportError(f"accel._sycl was not built or does not load: {error}") from error
 
 
-def environment(present: Any) -> dict[str, str]:
+def environment(present: Mapping[str, str]) -> dict[str, str]:
     """Return what to add to the environment before the first OpenCL call."""
     drivers = [find(*_DRIVERS["cpu"])]
     # The emulator is optional: the CPU device alone is useful.
