@@ -1,6 +1,5 @@
 """Networks, options and batches for the tests of the off-policy learners."""
 
-import importlib
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -68,13 +67,9 @@ class Case:
 def make_learner(backend: str) -> Any:
     """The backend's class, or a skip with the reason."""
     try:
-        module = importlib.import_module(f"accel.{backend}")
-        if not hasattr(module, "OffPolicyLearner"):
-            pytest.skip(f"accel.{backend} has no OffPolicyLearner yet")
-        load(backend)
-    except (BackendError, ImportError, RuntimeError) as error:
+        return load(backend).OffPolicyLearner
+    except BackendError as error:
         pytest.skip(str(error))
-    return module.OffPolicyLearner
 
 
 def stack(n_inputs: int, widths: tuple[int, ...], n_outputs: int, kinds: tuple[int, int]) -> Any:
