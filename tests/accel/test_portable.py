@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from accel import portable
-from accel.interfaces import Float64Array
 from tests.accel.off_policy_cases import ALGORITHMS, make_case
 from tests.accel.test_off_policy import MEASURED, assert_equal_states, assert_same_step
 
@@ -80,13 +79,12 @@ def test_a_float32_tree_does_not_drift(fanout: int) -> None:
     assert fresh.total() == total
 
 
-def test_stamps_start_again_when_they_run_out() -> None:
-    """Repeated rows are told apart by numbers that grow; a tree reads them right from the start."""
+def test_the_last_of_equal_rows_counts_in_every_call() -> None:
+    """They are told apart by numbers that grow from call to call; those of the last call stay."""
     tree = portable.SumTree(4, 2)
-    values: Float64Array = np.arange(3.0)
-    for _ in range(3):
-        tree.set(np.array([2, 2, 2]), values)
-    assert tree.total() == 2.0
+    for values in ([0.0, 1.0, 2.0], [5.0, 4.0, 3.0], [1.0, 9.0, 4.0]):
+        tree.set(np.array([2, 2, 2]), np.array(values))
+        assert tree.total() == values[-1]
 
 
 @pytest.mark.parametrize(
