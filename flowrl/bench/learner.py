@@ -219,7 +219,9 @@ def _off_policy(options: LearnerBenchOptions, console: Console) -> list[StepTime
     times: list[StepTimes] = []
     with on_cores(options.threads):
         for algorithm, width in NETWORKS:
-            for size in (options.batches or ("32", "256", "512")) if algorithm in wanted else ():
+            if algorithm not in wanted:
+                continue
+            for size in options.batches or ("32", "256", "512"):
                 work = Workload(algorithm, width, int(size))
                 times += measure_off_policy(work, options.repeats, options.threads, peers, tell)
     return times

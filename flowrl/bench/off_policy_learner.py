@@ -15,6 +15,7 @@ from rich.table import Table
 from accel import multiply_adds
 from accel.cpu import OffPolicyLearner
 from flowrl.bench.learner_peers import PEERS, PeerMissing, Steps
+from flowrl.bench.timing import least_seconds
 from flowrl.bench.workloads import Workload
 
 NATIVE = "native"
@@ -75,22 +76,6 @@ def on_cores(n: int) -> Iterator[None]:
         os.sched_setaffinity(0, allowed)
 
 
-def _seconds_a_step(steps: Sequence[Steps], repeats: int, budget: float) -> list[float]:
-    """Return the least seconds a step of each, taken in turns; slow ones within a budget [s]."""
-    least = []
-    for s in steps:
-        s.run()
-        begin = time.perf_counter()
-        s.run()
-        least.append(time.perf_counter() - begin)
-    for _ in range(min(repeats, max(3, int(budget / sum(least))))):
-        for index, s in enumerate(steps):
-            begin = time.perf_counter()
-            s.run()
-            least[index] = min(least[index], time.perf_counter() - begin)
-    return [seconds / s.n_steps for seconds, s in zip(least, steps, strict=True)]
-
-
 def measure(
     workload: Workload,
     repeats: int,
@@ -99,7 +84,10 @@ def measure(
     tell: Callable[[str], None],
     budget: float = 10.0,
 ) -> list[StepTimes]:
-    """Time the native learner and the peers that are there; `tell` hears which are not and why."""
+    """Time the native learner and the peers that are there, within a budget [s].
+
+    `tell` hears which are not there, and why.
+    """
     names, steps = [NATIVE], [native(workload, n_threads)]
     for name in peers:
         try:
@@ -112,8 +100,9 @@ def measure(
         else:
             names.append(name)
             steps.append(peer)
-    peak = Steps(lambda: multiply_adds(_N_PEAK), 1)
-    *seconds, peak_seconds = _seconds_a_step([*steps, peak], repeats, budget)
+    calls = [*(s.run for s in steps), lambda: multiply_adds(_N_PEAK)]
+    *least, peak_seconds = least_seconds(calls, repeats, budget)
+    seconds = [of_call / s.n_steps for of_call, s in zip(least, steps, strict=True)]
     peak_gflops = 1e-9 * n_threads * multiply_adds(_N_PEAK) / peak_seconds
     times = []
     for name, of_step in zip(names, seconds, strict=True):

@@ -93,7 +93,7 @@ def _tianshou(priorities: Float64Array) -> Contender:
 
 def _torchrl(priorities: Float64Array) -> Contender:
     torch = importlib.import_module("torch")
-    # The sampler needs the compiled tree, of which the package loads without.
+    # The package loads without its compiled part, the sampler does not.
     tree_type = importlib.import_module("torchrl._torchrl").SumSegmentTreeFp32
     samplers = importlib.import_module("torchrl.data.replay_buffers.samplers")
     storages = importlib.import_module("torchrl.data.replay_buffers.storages")
@@ -103,6 +103,7 @@ def _torchrl(priorities: Float64Array) -> Contender:
     storage.set(range(capacity), [0] * capacity)
     sampler.extend(torch.arange(capacity))
     sampler.update_priority(torch.arange(capacity), torch.from_numpy(priorities).float())
+    # The sampler takes errors only: priorities as they are go to a tree of its kind.
     tree: Any = tree_type(capacity)
     return Contender(
         name="torchrl",
