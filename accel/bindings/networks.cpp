@@ -26,7 +26,8 @@ py::array_t<float> elementary(const std::string& function, const py::array& x,
   const char* names[] = {"exp", "log", "log1p_unit", "tanh", "sigmoid"};
   int code = 0;
   while (code < 5 && function != names[code]) ++code;
-  if (code == 5) refuse("function must be exp, log, log1p_unit, tanh or sigmoid, got '" + function + "'");
+  if (code == 5)
+    refuse("function must be exp, log, log1p_unit, tanh or sigmoid, got '" + function + "'");
   const float* from = checked<float>(x, "x", {kAnyLength});
   py::array_t<float> out(x.shape(0));
   select_kernels(variant.c_str()).elementary(code, from, out.mutable_data(), x.shape(0));

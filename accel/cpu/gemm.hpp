@@ -138,7 +138,8 @@ inline void gemm(const Gemm& g) {
   constexpr int width = kPanelVectors * kLanes;
   const int padded = (g.n_columns + kLanes - 1) / kLanes * kLanes;
   const int available = g.c_padded ? padded : g.n_columns;
-  // Rows are shared out evenly among tiles of at most six: some with `low + 1` rows, then some with `low`.
+  // Rows are shared out evenly among tiles of at most six: some with `low + 1` rows, then some with
+  // `low`.
   const int n_tiles = (g.n_rows + kMaxTileRows - 1) / kMaxTileRows;
   const int low = g.n_rows / n_tiles, n_high = g.n_rows % n_tiles;
   const bool is_single = g.n_rows == 1 && !g.b_packed && g.c_panel_stride == 0;

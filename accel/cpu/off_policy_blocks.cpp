@@ -102,7 +102,8 @@ void OffPolicyLearner::next_actions(Pipeline& p, int64_t begin, const Rows& next
   const Columns& c = p.columns;
   const int stride = round_up(next.n, kRowPadding);
   const bool is_sac = is(Algorithm::sac);
-  p.actor->forward(actor_path_, is_sac ? actor_moments_.parameters.data() : actor_target_.data(), next);
+  const Aligned<float>& weights = is_sac ? actor_moments_.parameters : actor_target_;
+  p.actor->forward(actor_path_, weights.data(), next);
   p.actor->read_outputs(actor_path_, next.n, is_sac ? c.policy : c.chosen, stride);
   if (is_sac) {
     sample(p, begin, kNextActions, stride);

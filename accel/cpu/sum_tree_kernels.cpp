@@ -1,5 +1,5 @@
-// Descents and refreshes of the sum tree for one CPU variant, as in kernels.cpp. All sums are added child after child, so
-// every variant gives equal bits.
+// Descents and refreshes of the sum tree for one CPU variant, as in kernels.cpp. All sums are added
+// child after child, so every variant gives equal bits.
 #include "accel/tree_kernels.hpp"
 #include "doubles.hpp"
 
@@ -165,8 +165,8 @@ void refresh_above(const TreeView& tree, int level) {
       refresh_node<fanout>(tree, level, node);
 }
 
-// Refresh nodes of `level - 1`; keep their parents, once where equal ones are neighbours, and fetch what
-// these will read and write.
+// Refresh nodes of `level - 1`; keep their parents, once where equal ones are neighbours, and fetch
+// what these will read and write.
 template <int fanout>
 ACCEL_INLINE int64_t refresh_nodes(const TreeView& tree, int level, int64_t* nodes, int64_t n) {
   int64_t n_kept = 0, before = -1;
@@ -185,8 +185,8 @@ ACCEL_INLINE int64_t refresh_nodes(const TreeView& tree, int level, int64_t* nod
   return n_kept;
 }
 
-// Nodes are refreshed again where rows share them: that is right, and quicker than finding out, until
-// most of a level's nodes are among them; then all of it is.
+// Nodes are refreshed again where rows share them: that is right, and quicker than finding out,
+// until most of a level's nodes are among them; then all of it is.
 template <int fanout>
 void write(const TreeView& tree, const int64_t* rows, const double* priorities, int64_t n,
            int64_t* nodes) {

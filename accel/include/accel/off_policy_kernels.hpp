@@ -1,5 +1,5 @@
-// What one CPU variant offers to off-policy learning: losses, noise and an optimiser in float32. Arrays of
-// a loss are one contiguous column after the other, each `stride` long, a multiple of kRowPadding.
+// What one CPU variant offers to off-policy learning: losses, noise and an optimiser in float32.
+// Arrays of a loss are one contiguous column after the other, each `stride` long, a multiple of kRowPadding.
 #pragma once
 
 #include <stdint.h>
