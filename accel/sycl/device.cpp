@@ -114,6 +114,7 @@ cl_program from_binary(cl_context context, cl_device_id device, const std::strin
 
 Program::Program(std::shared_ptr<Device> device, const std::string& code, bool is_binary)
     : device_(std::move(device)) {
+  device_->require_own_process();
   cl_device_id native = sycl::get_native<sycl::backend::opencl>(device_->device());
   cl_context context = sycl::get_native<sycl::backend::opencl>(device_->context());
   program_ = is_binary ? from_binary(context, native, code) : from_spirv(context, native, code);

@@ -1,10 +1,13 @@
 // A SYCL device as this backend uses it: memory, and programs made of SPIR-V.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +37,16 @@ class Device {
 
   const std::string& kind() const { return kind_; }
   // Kernels of one queue run in order, those of different ones at the same time.
-  sycl::queue make_queue() const { return {context_, device_, sycl::property::queue::in_order{}}; }
+  sycl::queue make_queue() const {
+    require_own_process();
+    return {context_, device_, sycl::property::queue::in_order{}};
+  }
+  // The runtime's threads are not there in a forked process: calls would wait for them forever.
+  void require_own_process() const {
+    if (getpid() != process_)
+      throw std::runtime_error("a SYCL device must stay in the process that opened it, "
+                               "got a forked one: start processes by spawn");
+  }
 
   // Source text to SPIR-V by the compiler inside libsycl-jit; `kernel` is the name of any kernel.
   std::string compile(const std::string& source, const std::vector<std::string>& options,
@@ -44,6 +56,7 @@ class Device {
   std::string kind_;
   sycl::device device_;
   sycl::context context_;
+  int process_ = getpid();
 };
 
 // Zeroed memory that host and device see at the same address.

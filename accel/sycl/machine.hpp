@@ -44,7 +44,7 @@ class SyclMachine {
 
   std::string name() const { return program_->device()->kind(); }
   const std::shared_ptr<Program>& program() const { return program_; }
-  void use() {}
+  void use() { program_->device()->require_own_process(); }
   void wait() { queue_.wait_and_throw(); }
 
   template <class T>

@@ -141,6 +141,43 @@ def test_user_keeps_own_drivers() -> None:
     assert again == added
 
 
+FORK = """
+import os
+import sys
+
+import numpy as np
+
+from accel.sycl import SumTree
+
+tree = SumTree(100, 4, device=sys.argv[1])
+calls = (tree.total, lambda: tree.set(np.zeros(1, np.int64), np.ones(1)),
+         lambda: SumTree(100, 4, device=sys.argv[1]))
+child = os.fork()
+if child == 0:
+    for call in calls:
+        try:
+            call()
+        except RuntimeError as error:
+            print(error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+calls[1]()
+print(tree.total())
+"""
+
+
+def test_forked_processes_are_refused(sycl: Any) -> None:
+    """The emulator would wait forever for threads that are not there."""
+    for device in sycl.devices():
+        done = subprocess.run(
+            [sys.executable, "-c", FORK, device], capture_output=True, text=True, timeout=120
+        )
+        *refused, total = done.stdout.splitlines()
+        assert total == "1.0", done.stderr
+        assert len(refused) == 3
+        assert all("start processes by spawn" in line for line in refused)
+
+
 def test_importing_accel_leaves_sycl_alone() -> None:
     program = "import sys, accel, accel.backends; print('accel.sycl' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
