@@ -116,6 +116,10 @@ class Batch(NamedTuple):
     weights: Float32Array  # (n,) importance weights
 
 
+# Learners compute in float32: the least and the largest of its normal numbers.
+_LEAST, _MOST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+
+
 @dataclass(frozen=True)
 class Adam:
     """Adam (Kingma & Ba 2015), as torch.optim.Adam, after clipping the gradient's norm."""
@@ -128,9 +132,11 @@ class Adam:
     def __post_init__(self) -> None:
         """Check every field."""
         rate, norm, epsilon = self.learning_rate, self.max_gradient_norm, self.epsilon
-        require(rate >= 0 and isfinite(rate), "learning_rate", "at least 0 and finite", rate)
-        require(all(0 <= b < 1 for b in self.betas), "betas", "at least 0 and below 1", self.betas)
-        require(epsilon > 0 and isfinite(epsilon), "epsilon", "positive and finite", epsilon)
+        require(0 <= rate <= _MOST, "learning_rate", "at least 0 and finite in float32", rate)
+        right = len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas)
+        require(right, "betas", "two numbers, at least 0 and below 1", self.betas)
+        in_float32 = _LEAST <= epsilon <= _MOST
+        require(in_float32, "epsilon", "positive and finite in float32", epsilon)
         require(norm > 0, "max_gradient_norm", "positive (infinity: never clip)", norm)
 
 
@@ -178,7 +184,7 @@ class Td3:
         noise, clip = self.target_noise, self.noise_clip
         require(noise >= 0 and isfinite(noise), "target_noise", "at least 0 and finite", noise)
         require(clip >= 0, "noise_clip", "at least 0", clip)
-        require(self.policy_delay >= 1, "policy_delay", "at least 1", self.policy_delay)
+        _check_count("policy_delay", self.policy_delay)
         _check_targets(self.target_rate, 1)
 
 
@@ -222,7 +228,12 @@ Options = Dqn | Td3 | Sac
 
 def _check_targets(rate: float, interval: int) -> None:
     require(0 < rate <= 1, "target_rate", "above 0 and at most 1", rate)
-    require(interval >= 1, "target_interval", "at least 1", interval)
+    _check_count("target_interval", interval)
+
+
+def _check_count(field: str, value: int) -> None:
+    whole = isinstance(value, (int, np.integer)) and 1 <= value < 2**31
+    require(whole, field, "a whole number from 1 to 2^31 - 1", value)
 
 
 class LearningStep(Protocol):
