@@ -53,7 +53,7 @@ def test_a_missing_peer_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def library(name: str) -> Any:
         raise PeerMissing(f"{name} is left out: no such thing")
 
-    monkeypatch.setattr(learner_peers, "_library", library)
+    monkeypatch.setattr(learner_peers, "library", library)
     said: list[str] = []
     times = measure(Workload("dqn", 16, 8), 1, 1, ["sbx"], said.append)
     assert [t.learner for t in times] == [NATIVE]
