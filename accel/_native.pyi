@@ -220,7 +220,7 @@ class OffPolicyLearner:
     def apply_critic(self, gradient: Float32Array) -> None:
         """Clip, step the critics' optimiser."""
 
-    def actor_gradient(self) -> Float32Array:
+    def actor_gradient(self, observations: Float32Array | None = None) -> Float32Array:
         """Return the gradient by actor and log(alpha); empty where no actor step is due."""
 
     def apply_actor(self, gradient: Float32Array) -> OffPolicyStep:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,7 @@ class Backend(Protocol):
         *,
         seed: int = 0,
         device: str = "",
+        **own: Any,
     ) -> OffPolicyLearner:
         """Make a learner, see `accel.interfaces.OffPolicyLearner`."""
 

@@ -157,6 +157,8 @@ class Dqn:
 
     def __post_init__(self) -> None:
         """Check every field."""
+        _check_optimisers(optimiser=self.optimiser)
+        require(isinstance(self.double, bool), "double", "true or false", self.double)
         require(self.huber_delta > 0, "huber_delta", "positive", self.huber_delta)
         _check_targets(self.target_rate, self.target_interval)
 
@@ -182,6 +184,7 @@ class Td3:
     def __post_init__(self) -> None:
         """Check every field."""
         noise, clip = self.target_noise, self.noise_clip
+        _check_optimisers(actor=self.actor, critic=self.critic)
         require(noise >= 0 and isfinite(noise), "target_noise", "at least 0 and finite", noise)
         require(clip >= 0, "noise_clip", "at least 0", clip)
         _check_count("policy_delay", self.policy_delay)
@@ -217,13 +220,21 @@ class Sac:
     def __post_init__(self) -> None:
         """Check every field."""
         alpha, (low, high) = self.initial_temperature, self.log_std_range
-        require(isfinite(self.target_entropy), "target_entropy", "finite", self.target_entropy)
-        require(alpha > 0 and isfinite(alpha), "initial_temperature", "positive and finite", alpha)
+        _check_optimisers(actor=self.actor, critic=self.critic, temperature=self.temperature)
+        entropy = self.target_entropy
+        require(abs(entropy) <= _MOST, "target_entropy", "finite in float32", entropy)
+        in_float32 = _LEAST <= alpha <= _MOST
+        require(in_float32, "initial_temperature", "positive and finite in float32", alpha)
         require(low < high, "log_std_range", "increasing", self.log_std_range)
         _check_targets(self.target_rate, 1)
 
 
 Options = Dqn | Td3 | Sac
+
+
+def _check_optimisers(**optimisers: Adam) -> None:
+    for field, optimiser in optimisers.items():
+        require(isinstance(optimiser, Adam), field, "an Adam", optimiser)
 
 
 def _check_targets(rate: float, interval: int) -> None:

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 #include <string>
+#include <thread>
 
 #include "accel/layers.hpp"
 #include "accel/numpy.hpp"
@@ -30,9 +32,15 @@ inline void require(bool holds, const char* field, const char* rule, double valu
            py::str(py::float_(value)).cast<std::string>());
 }
 
+inline std::string shortened(const py::str& text) {
+  constexpr size_t kMost = 80;
+  const std::string whole = text.cast<std::string>();
+  return whole.size() <= kMost ? whole : whole.substr(0, kMost) + "...";
+}
+
 inline py::array array_of(const py::handle& value, const char* field) {
   if (!py::isinstance<py::array>(value))
-    refuse(std::string(field) + " must be an array, got " + py::repr(value).cast<std::string>());
+    refuse(std::string(field) + " must be an array, got " + shortened(py::repr(value)));
   return py::reinterpret_borrow<py::array>(value);
 }
 
@@ -52,16 +60,34 @@ void require_counts(const Values& counters) {
     require(count >= 0, "state['counters']", "at least 0", double(count));
 }
 
+// Lets other threads of Python run. A thread that comes back while the interpreter ends is ended by
+// Python 3.11 through an exception that no destructor may let out: it sleeps until the process has gone.
+class GilReleased {
+ public:
+  GilReleased() : state_(PyEval_SaveThread()) {}
+  ~GilReleased() {
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (...) {
+      for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+  }
+  GilReleased(const GilReleased&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
 template <class Function>
 auto without_gil(Function function) {
-  py::gil_scoped_release release;
+  const GilReleased released;
   return function();
 }
 
 // Two threads of Python take turns on one learner.
 template <class Learner, class Function>
 auto locked(const Learner& learner, Function function) {
-  py::gil_scoped_release release;
+  const GilReleased released;
   std::lock_guard<std::mutex> lock(learner.mutex());
   return function();
 }

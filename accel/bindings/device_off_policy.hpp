@@ -12,7 +12,7 @@
 namespace accel {
 namespace device {
 
-// The arrays stay alive with the caller's batch while the call lasts.
+// Holds the arrays of a batch, whatever the caller's object does with them meanwhile.
 class BatchReader {
  public:
   BatchReader(const Learner& learner, const py::handle& batch) : learner_(learner), batch_(batch) {}
@@ -41,11 +41,13 @@ class BatchReader {
 
  private:
   const float* field(const char* name, const std::vector<int64_t>& shape) {
-    return checked<float>(array_of(batch_.attr(name), name), name, shape);
+    held_.push_back(array_of(batch_.attr(name), name));
+    return checked<float>(held_.back(), name, shape);
   }
 
   const Learner& learner_;
   py::handle batch_;
+  std::vector<py::array> held_;
   int64_t n_ = 0;  // rows that the arrays hold
 };
 
@@ -70,15 +72,17 @@ inline void bind_step(py::module_& m, const char* name) {
 
 template <class Class>
 StepMeasures learn(Class& learner, const py::object& batch, const std::optional<py::array>& rows) {
-  const HostBatch read = BatchReader(learner, batch).read(rows, 0);
-  py::gil_scoped_release release;
+  BatchReader reader(learner, batch);
+  const HostBatch read = reader.read(rows, 0);
+  const GilReleased released;
   return learner.learn(read);
 }
 
 template <class Class>
 py::array_t<float> critic_gradient(Class& learner, const py::object& batch,
                                    const std::optional<py::array>& rows, int64_t first_row) {
-  const HostBatch read = BatchReader(learner, batch).read(rows, first_row);
+  BatchReader reader(learner, batch);
+  const HostBatch read = reader.read(rows, first_row);
   const auto gradient = without_gil([&] { return learner.critic_gradient(read); });
   return to_array(gradient.data(), gradient.size());
 }
@@ -86,16 +90,20 @@ py::array_t<float> critic_gradient(Class& learner, const py::object& batch,
 template <class Class>
 void apply_critic(Class& learner, const py::array& gradient) {
   const float* values = checked<float>(gradient, "gradient", {learner.critic().n_weights});
-  py::gil_scoped_release release;
+  const GilReleased released;
   learner.apply_critic(values);
 }
 
 template <class Class>
-py::array_t<float> actor_gradient(Class& learner) {
+py::array_t<float> actor_gradient(Class& learner, const std::optional<py::array>& observations) {
+  const float* of_actor =
+      observations ? checked<float>(*observations, "observations",
+                                    {learner.n_batch_rows(), learner.n_observations()})
+                   : nullptr;
   std::vector<float> gradient;
   {
-    py::gil_scoped_release release;
-    gradient = learner.actor_gradient();
+    const GilReleased released;
+    gradient = learner.actor_gradient(of_actor);
   }
   return to_array(gradient.data(), gradient.size());
 }
@@ -103,7 +111,7 @@ py::array_t<float> actor_gradient(Class& learner) {
 template <class Class>
 StepMeasures apply_actor(Class& learner, const py::array& gradient) {
   const float* values = checked<float>(gradient, "gradient", {learner.n_actor_gradient()});
-  py::gil_scoped_release release;
+  const GilReleased released;
   return learner.apply_actor(values);
 }
 
@@ -113,7 +121,7 @@ void load_parameters(Class& learner, const py::array& flat,
   const float* values = checked<float>(flat, "flat", {learner.n_parameters()});
   const float* target_values =
       targets ? checked<float>(*targets, "targets", {learner.n_targets()}) : nullptr;
-  py::gil_scoped_release release;
+  const GilReleased released;
   learner.load_parameters(values, target_values);
 }
 
@@ -163,7 +171,7 @@ void bind_learner_methods(PyClass& c) {
       .def("critic_gradient", &critic_gradient<Class>, arg("batch"), arg("rows") = py::none(),
            arg("first_row") = 0)
       .def("apply_critic", &apply_critic<Class>, arg("gradient"))
-      .def("actor_gradient", &actor_gradient<Class>)
+      .def("actor_gradient", &actor_gradient<Class>, arg("observations") = py::none())
       .def("apply_actor", &apply_actor<Class>, arg("gradient"))
       .def("parameters", &parameters<Class>)
       .def("load_parameters", &load_parameters<Class>, arg("flat"), arg("targets") = py::none())

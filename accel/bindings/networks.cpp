@@ -14,7 +14,7 @@ py::array_t<float> forward(const py::array& layers, const py::array& weights,
   const int64_t n = inputs.shape(0);
   py::array_t<float> out({n, int64_t{network.n_outputs}});
   float* y = out.mutable_data();
-  py::gil_scoped_release release;
+  const GilReleased released;
   Mlp mlp(network, kernels);
   mlp.pack(w, false);
   mlp.infer(x, n, y);
@@ -37,7 +37,7 @@ py::array_t<float> elementary(const std::string& function, const py::array& x,
 // Independent multiply-adds in registers, nothing else: what the arithmetic unit can do at most.
 double multiply_adds(int64_t n, const std::string& variant) {
   const Kernels& kernels = select_kernels(variant.c_str());
-  py::gil_scoped_release release;
+  const GilReleased released;
   return kernels.multiply_adds(n);
 }
 

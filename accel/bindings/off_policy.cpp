@@ -65,10 +65,6 @@ Transitions read_batch(const OffPolicyLearner& learner, const py::tuple& batch,
   return t;
 }
 
-OffPolicyStep make_step(const OffPolicyLearner& learner, const Measured& measured) {
-  return {to_array(learner.td_errors().data(), learner.td_errors().size()), measured};
-}
-
 OffPolicyStep learn(OffPolicyLearner& learner, const py::tuple& batch, const py::object& rows) {
   const Transitions t = read_batch(learner, batch, rows);
   py::array_t<float> td_errors(t.n);
@@ -96,17 +92,36 @@ void apply_critic(OffPolicyLearner& learner, const py::array& gradient) {
   locked(learner, [&] { learner.apply_critic(flat); });
 }
 
-py::array_t<float> actor_gradient(OffPolicyLearner& learner) {
-  py::array_t<float> gradient(learner.n_actor_gradient());
-  float* flat = gradient.mutable_data();
-  locked(learner, [&] { learner.actor_gradient(flat); });
-  return gradient;
+py::array_t<float> actor_gradient(OffPolicyLearner& learner,
+                                  const std::optional<py::array>& observations) {
+  const int64_t n = observations && observations->ndim() == 2 ? observations->shape(0) : kAnyLength;
+  const float* of_actor =
+      observations ? checked<float>(*observations, "observations", {n, learner.n_observations()})
+                   : nullptr;
+  // Sizes are read under the lock: another thread may begin another step before it.
+  const std::vector<float> gradient = locked(learner, [&] {
+    if (of_actor != nullptr && n != learner.n_batch_rows())
+      refuse("observations must have as many rows as the batch, " +
+             std::to_string(learner.n_batch_rows()) + ", got " + std::to_string(n));
+    std::vector<float> flat(size_t(learner.n_actor_gradient()));
+    learner.actor_gradient(of_actor, flat.data());
+    return flat;
+  });
+  return to_array(gradient.data(), gradient.size());
 }
 
 OffPolicyStep apply_actor(OffPolicyLearner& learner, const py::array& gradient) {
-  const float* flat = checked<float>(gradient, "gradient", {learner.n_actor_gradient()});
-  const Measured measured = locked(learner, [&] { return learner.apply_actor(flat); });
-  return make_step(learner, measured);
+  const float* flat = checked<float>(gradient, "gradient", {kAnyLength});
+  const int64_t n = gradient.shape(0);
+  std::vector<float> td_errors;
+  const Measured measured = locked(learner, [&] {
+    if (n != learner.n_actor_gradient())
+      refuse("gradient must have as many numbers as actor_gradient gave, " +
+             std::to_string(learner.n_actor_gradient()) + ", got " + std::to_string(n));
+    td_errors.assign(learner.td_errors().begin(), learner.td_errors().end());
+    return learner.apply_actor(flat);
+  });
+  return {to_array(td_errors.data(), td_errors.size()), measured};
 }
 
 void load_parameters(OffPolicyLearner& learner, const py::array& flat,
@@ -182,7 +197,7 @@ void bind_learner(py::module_& m) {
       .def("critic_gradient", &critic_gradient, arg("batch"), arg("rows") = py::none(),
            arg("first_row") = 0)
       .def("apply_critic", &apply_critic, arg("gradient"))
-      .def("actor_gradient", &actor_gradient)
+      .def("actor_gradient", &actor_gradient, arg("observations") = py::none())
       .def("apply_actor", &apply_actor, arg("gradient"))
       .def("parameters", &parameters)
       .def("load_parameters", &load_parameters, arg("flat"), arg("targets") = py::none())

@@ -166,10 +166,16 @@ int64_t OffPolicyLearner::n_actor_gradient() const {
   return has_actor_step() && !failed_ ? n_actor() + (is(Algorithm::sac) ? 1 : 0) : 0;
 }
 
-void OffPolicyLearner::actor_gradient(float* flat) {
+void OffPolicyLearner::actor_gradient(const float* observations, float* flat) {
   if (stage_ != Stage::critic_applied)
     throw std::invalid_argument("actor_gradient must follow apply_critic");
   if (n_actor_gradient() == 0) return;
+  for (int i = 0; i < n_active_ && observations != nullptr; ++i) {
+    Pipeline& p = pipelines_[size_t(i)];
+    for (int64_t row = 0; row < p.n; ++row)
+      std::copy_n(observations + (p.first + row) * n_observations_, n_observations_,
+                  p.inputs.data() + row * input_stride_);
+  }
   for (int i = 0; i < n_active_; ++i)
     pipelines_[size_t(i)].sums.actor_loss = pipelines_[size_t(i)].sums.log_probability = 0;
   compute_actor_gradient();

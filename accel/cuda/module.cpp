@@ -101,7 +101,7 @@ void bind_tree(py::module_& m) {
            }, arg("indices"), arg("deltas"), stream)
       .def("set_td_errors_device", &set_td_errors_device, arg("indices"), arg("td_errors"),
            arg("alpha"), arg("epsilon"), stream)
-      .def("check_device", &CudaTree::check_there, py::call_guard<py::gil_scoped_release>());
+      .def("check_device", &CudaTree::check_there, py::call_guard<GilReleased>());
   bind_tree_methods<CudaTree>(tree);
 }
 
@@ -149,7 +149,7 @@ void bind_learner(py::module_& m) {
       .def_property_readonly("backend", [](const CudaLearner&) { return "cuda"; })
       .def("learn_device", &learn_device, arg("batch"), arg("rows") = py::none(),
            arg("stream") = py::none())
-      .def("last_step", &CudaLearner::last_step, py::call_guard<py::gil_scoped_release>());
+      .def("last_step", &CudaLearner::last_step, py::call_guard<GilReleased>());
   device::bind_learner_methods<CudaLearner>(learner);
 }
 

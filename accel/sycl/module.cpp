@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include "../bindings/arguments.hpp"
 #include "bindings.hpp"
 
 namespace accel::sycl_backend {
@@ -11,7 +12,7 @@ py::bytes compile(const Device& device, const std::string& source,
                   const std::vector<std::string>& options, const std::string& kernel) {
   std::string spirv;
   {
-    py::gil_scoped_release release;
+    const GilReleased released;
     spirv = device.compile(source, options, kernel);
   }
   return spirv;
@@ -20,7 +21,7 @@ py::bytes compile(const Device& device, const std::string& source,
 std::shared_ptr<Program> make_program(std::shared_ptr<Device> device, const py::bytes& code,
                                       bool is_binary) {
   const std::string text = code;
-  py::gil_scoped_release release;
+  const GilReleased released;
   return std::make_shared<Program>(std::move(device), text, is_binary);
 }
 

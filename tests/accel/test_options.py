@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from accel.interfaces import Adam, Dqn, Td3
+from accel.interfaces import Adam, Dqn, Sac, Td3
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,11 @@ from accel.interfaces import Adam, Dqn, Td3
         (Dqn, {"target_interval": 1.5}, "target_interval"),
         (Dqn, {"target_interval": 2**31}, "target_interval"),
         (Td3, {"policy_delay": float("inf")}, "policy_delay"),
+        (Dqn, {"optimiser": None}, "optimiser"),
+        (Dqn, {"double": "no"}, "double"),
+        (Td3, {"critic": 3e-4}, "critic"),
+        (Sac, {"target_entropy": 1e300}, "target_entropy"),
+        (Sac, {"target_entropy": -1.0, "initial_temperature": 1e-60}, "initial_temperature"),
     ],
 )
 def test_out_of_range(make: Any, options: dict[str, Any], field: str) -> None:

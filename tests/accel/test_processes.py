@@ -50,3 +50,28 @@ except (RuntimeError, MemoryError) as error:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() in ("RuntimeError", "MemoryError")
+
+
+@pytest.mark.parametrize("call", ["tree.sample_stratified(u, 0.4)", "learner.learn(case.batch)"])
+def test_the_interpreter_ends_while_a_thread_is_inside_a_call(call: str) -> None:
+    program = f"""
+import threading, time
+import numpy as np
+from accel.cpu import SumTree
+from tests.accel.off_policy_cases import make_case
+case = make_case("sac", n_rows=256)
+learner, tree, u = case.learner("cpu"), SumTree(100_000), np.random.default_rng(0).random(200_000)
+tree.insert(0, 100_000)
+
+def forever():
+    while True:
+        {call}
+
+threading.Thread(target=forever, daemon=True).start()
+time.sleep(0.2)
+"""
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr

@@ -57,7 +57,9 @@ class OffPolicyLearner {
   void apply_critic(const float* flat);
   // Numbers that `actor_gradient` makes, and `apply_actor` wants; 0: no actor step is due.
   int64_t n_actor_gradient() const;
-  void actor_gradient(float* flat);
+  // On `observations` (n_batch_rows, n_observations), null: the batch's.
+  void actor_gradient(const float* observations, float* flat);
+  int64_t n_batch_rows() const { return int64_t(td_errors_.size()); }
   Measured apply_actor(const float* flat);
 
   OffPolicyState state() const;

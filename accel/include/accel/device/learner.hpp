@@ -56,7 +56,9 @@ class Learner {
   virtual StepMeasures learn(const HostBatch& batch) = 0;
   virtual std::vector<float> critic_gradient(const HostBatch& batch) = 0;
   virtual void apply_critic(const float* gradient) = 0;
-  virtual std::vector<float> actor_gradient() = 0;
+  // On `observations` (n_batch_rows, n_observations), null: the batch's.
+  virtual std::vector<float> actor_gradient(const float* observations) = 0;
+  virtual int64_t n_batch_rows() = 0;
   virtual int64_t n_actor_gradient() = 0;  // numbers that apply_actor takes next, 0: no step is due
   virtual StepMeasures apply_actor(const float* gradient) = 0;
 

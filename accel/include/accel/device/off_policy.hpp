@@ -74,10 +74,18 @@ class DeviceLearner : public virtual Learner {
     stage_ = Stage::critic_applied;
   }
 
-  std::vector<float> actor_gradient() override {
+  int64_t n_batch_rows() override {
+    const Lock lock(*this);
+    return view_.n_rows;
+  }
+
+  std::vector<float> actor_gradient(const float* observations) override {
     const Lock lock(*this);
     expect(Stage::critic_applied, "apply_critic must come before actor_gradient");
     if (!is_actor_due() || has_failed()) return {};
+    if (observations != nullptr)
+      machine_.put(device<float>(at_.observations), observations,
+                   size_t(view_.n_rows) * size_t(view_.n_observations));
     launch_gradient(kActor);
     std::vector<float> gradient = read(view_.gradient, actor_.n_weights);
     if (view_.is_sac()) gradient.push_back(read(log_alpha_gradient(), 1)[0]);
