@@ -153,7 +153,7 @@ def _make_learner(config: RunConfig, agent: OffPolicyAgent) -> OffPolicyLearner:
         ) from error
     seed, device = integer_seed(config.seed, Stream.LEARNER), config.off_policy.device
     try:
-        learner: OffPolicyLearner = make(agent, seed, device)
+        learner: OffPolicyLearner = make(agent, seed, device, config.off_policy.threads)
     except BackendError as error:
         raise ConfigError(f"--off-policy.device {device} can't be used: {error}") from error
     learner.load_parameters(agent.initial_parameters(config.seed))

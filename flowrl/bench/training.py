@@ -42,6 +42,7 @@ class TrainingBenchOptions:
     n_transitions: int = whole(1500, "transitions of one training", 200, 10**6)
     width: int = whole(256, "units of each of the two hidden layers", 1, 4096)
     batch_size: int = whole(256, "rows of an update", 1, 10**5)
+    threads: int = whole(1, "threads of every learner", 1, 1024)
     repeats: int = whole(2, "rounds in which all take turns; the least time counts", 1, 100)
 
     def __post_init__(self) -> None:
@@ -67,7 +68,9 @@ def configuration(options: TrainingBenchOptions, env: str) -> RunConfig:
         n_envs=1,
         n_transitions=options.n_transitions,
         network=NetworkConfig(options.width, options.width),
-        off_policy=OffPolicyConfig(learning_starts=100, report_interval=10**9),
+        off_policy=OffPolicyConfig(
+            learning_starts=100, report_interval=10**9, threads=options.threads
+        ),
         replay=ReplayConfig(batch_size=options.batch_size),
         evaluation=EvaluationConfig(at_end=False),
         progress=ProgressConfig(display="none"),
@@ -113,7 +116,7 @@ def show(options: TrainingBenchOptions, times: Sequence[TrainingTimes]) -> None:
     n_updates = options.n_transitions - 100
     title = (
         f"{options.algo}, two layers of {options.width}, batch {options.batch_size}, "
-        f"{options.n_transitions} transitions, {n_updates} updates"
+        f"{options.n_transitions} transitions, {n_updates} updates, {options.threads} threads"
     )
     table = Table(title=title, title_justify="left")
     for column in ("environment", "library"):

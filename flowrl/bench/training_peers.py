@@ -23,6 +23,7 @@ Result = tuple[float, None]  # seconds; how they are spent is not told
 def stable_baselines3(config: RunConfig) -> Result:
     """Train with Stable-Baselines3."""
     algorithms = library("stable_baselines3")
+    library("torch").set_num_threads(config.off_policy.threads)
     env = EnvironmentSource(config.env, config.env_args).make_single()
     widths = [config.network.actor_width] * 2
     model = getattr(algorithms, config.algo.upper())(
@@ -47,7 +48,7 @@ def plain_torch(config: RunConfig) -> Result:
     env = flat(source.make_single())
     agent = build_agent(config, source.interface(1))
     assert isinstance(agent, OffPolicyAgent)
-    learner = learners.TorchOffPolicyLearner(agent, 0)
+    learner = learners.TorchOffPolicyLearner(agent, 0, "cpu", config.off_policy.threads)
     learner.load_parameters(agent.initial_parameters(0))
     rng = np.random.default_rng(0)
     rows = _empty_rows(config.n_transitions, agent)

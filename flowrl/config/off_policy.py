@@ -37,6 +37,7 @@ class OffPolicyConfig:
     device: str = choice(
         "cpu", "where the learner and the sum tree run; see python -m accel", DEVICES
     )
+    threads: int = whole(1, "threads of the learner on the processor", 1, 1024)
     report_interval: int = whole(1000, "transitions between two rows of results", 1, 10**9)
     max_skipped_gradients: int = whole(
         10, "non-finite updates in a row after which the run stops", 1, 10**6

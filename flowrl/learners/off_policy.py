@@ -49,17 +49,26 @@ class OffPolicyLearner(Protocol):
 class NativeOffPolicyLearner:
     """The fused learner of a backend of `accel`."""
 
-    def __init__(self, agent: OffPolicyAgent, seed: int, backend: str = "cpu") -> None:
-        """Make a learner on a backend; its noise comes from the seed."""
+    def __init__(
+        self, agent: OffPolicyAgent, seed: int, backend: str = "cpu", n_threads: int = 1
+    ) -> None:
+        """Make a learner on a backend; its noise comes from the seed.
+
+        On the processor each thread takes its part of a batch: other sums, so other bits.
+        """
         is_dqn = isinstance(agent.options, Dqn)
         self._n_actor = n_weights(agent.actor)
         self._n_networks = self._n_actor + n_weights(agent.critic)
         self._options = agent.options
+        parts: dict[str, Any] = {}
+        if backend == "cpu":
+            parts = {"n_pipelines": n_threads, "n_threads": n_threads}
         self._learner = load(backend).OffPolicyLearner(
             agent.options,
             None if is_dqn else agent.actor,
             agent.actor if is_dqn else agent.critic,
             seed=seed,
+            **parts,
         )
 
     def learn(

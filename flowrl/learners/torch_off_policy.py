@@ -52,7 +52,9 @@ class TorchStep:
 class TorchOffPolicyLearner:
     """Losses by autograd, Adam by torch; one flat parameter for the actor and one for critics."""
 
-    def __init__(self, agent: OffPolicyAgent, seed: int, device: str = "cpu") -> None:
+    def __init__(
+        self, agent: OffPolicyAgent, seed: int, device: str = "cpu", n_threads: int = 1
+    ) -> None:
         """Make a learner on a torch device; raise ConfigError where there is none."""
         if device != "cpu" and not (device == "cuda" and torch.cuda.is_available()):
             raise ConfigError(
@@ -61,6 +63,7 @@ class TorchOffPolicyLearner:
             )
         self._options, self._device = agent.options, torch.device(device)
         torch.manual_seed(seed)
+        torch.set_num_threads(n_threads)
         is_dqn = isinstance(agent.options, Dqn)
         # DQN's only network is its critic, which also acts.
         self._layers: dict[str, Layers] = (
