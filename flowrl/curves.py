@@ -140,8 +140,10 @@ def _names(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def draw_curves(groups: Sequence[Group], axes: Sequence[str], path: Path) -> None:
-    """Draw one panel for each axis into a file."""
+def draw_curves(
+    groups: Sequence[Group], axes: Sequence[str], path: Path, lowest: float = -np.inf
+) -> None:
+    """Draw one panel for each axis into a file, cut off below the lowest score to show."""
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -155,6 +157,7 @@ def draw_curves(groups: Sequence[Group], axes: Sequence[str], path: Path) -> Non
         for panel, axis in zip(panels, axes, strict=True):
             _draw_panel(panel, groups, axis)
         panels[0].set_ylabel(_SCORE)
+        panels[0].set_ylim(bottom=max(lowest, panels[0].get_ylim()[0]))
         handles = _legend(groups)
         n_columns = min(len(handles), 2 if len(axes) > 1 else 1)
         figure.legend(handles=handles, loc="outside upper center", ncols=n_columns)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flowrl.config import ConfigError, nearest, parse_options, run_command
-from flowrl.config.options import check_fields, choice, required_file, required_files, words
+from flowrl.config.options import check_fields, choice, real, required_file, required_files, words
 from flowrl.curves import AXES, draw_curves, group_runs
 from flowrl.results import Run
 
@@ -31,6 +31,7 @@ class CurvesOptions:
     runs: tuple[Path, ...] = required_files("results files")
     out: Path = required_file("figure to write", "FILE.png", positional=False, aliases=("-o",))
     x: str = choice("both", "axis to draw against", (*AXES, "both"))
+    lowest: float = real(-1e9, "score below which nothing is shown", -1e9, 1e9)
     label: tuple[str, ...] = words(
         "name of a line in the legend, one for each in the order of the files", "TEXT ..."
     )
@@ -62,7 +63,7 @@ def curves(arguments: Sequence[str]) -> int:
     options = parse_options(CurvesOptions, arguments, f"{PROGRAM} curves")
     groups = group_runs([Run.open(path) for path in options.runs], options.label)
     axes = AXES if options.x == "both" else (options.x,)
-    _write(options.out, lambda path: draw_curves(groups, axes, path))
+    _write(options.out, lambda path: draw_curves(groups, axes, path, options.lowest))
     return 0
 
 

@@ -116,6 +116,16 @@ def test_the_command_draws_into_a_new_folder(tmp_path):
         assert image.size == (920, 620)
 
 
+def test_scores_below_the_lowest_to_show_are_cut_off(tmp_path):
+    path = str(runs(tmp_path, config(), scores=(-300.0, -1.0, -0.5))[0].path)
+    drawn = []
+    for lowest in ("-400", "-4", "-5"):
+        figure = tmp_path / f"{lowest}.svg"
+        assert plot.command(["curves", path, "-o", str(figure), "--lowest", lowest]) == 0
+        drawn.append(figure.read_text())
+    assert ["\N{MINUS SIGN}300" in text for text in drawn] == [True, False, False]
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
