@@ -39,6 +39,7 @@ _GREY = "#555555"
 _DASHES = ("-", "--", "-.", ":")
 _BASELINE_DASHES = (0, (4, 3))
 _N_POINTS = 400  # of a mean curve
+_LEGEND_ROWS = 3  # more of them make the figure higher
 
 
 @dataclass(frozen=True)
@@ -149,19 +150,28 @@ def draw_curves(
     from matplotlib.figure import Figure
 
     with mpl.rc_context(_STYLE):
-        figure = Figure(
-            figsize=(3.6 * len(axes) + (1.0 if len(axes) == 1 else 0.0), 3.1), layout="constrained"
-        )
+        handles = _legend(groups)
+        n_columns = min(len(handles), 2 if len(axes) > 1 else 1)
+        rows_beyond = max(-(-len(handles) // n_columns) - _LEGEND_ROWS, 0)
+        width = 3.6 * len(axes) + (1.0 if len(axes) == 1 else 0.0)
+        figure = Figure(figsize=(width, 3.1 + 0.18 * rows_beyond), layout="constrained")
         FigureCanvasAgg(figure)
         panels = figure.subplots(1, len(axes), sharey=True, squeeze=False)[0]
         for panel, axis in zip(panels, axes, strict=True):
             _draw_panel(panel, groups, axis)
         panels[0].set_ylabel(_SCORE)
-        panels[0].set_ylim(bottom=max(lowest, panels[0].get_ylim()[0]))
-        handles = _legend(groups)
-        n_columns = min(len(handles), 2 if len(axes) > 1 else 1)
+        _cut_off(panels[0], lowest)
         figure.legend(handles=handles, loc="outside upper center", ncols=n_columns)
         figure.savefig(path)
+
+
+def _cut_off(panel: Any, lowest: float) -> None:
+    """Show nothing below a score, and as little above all as if nothing were below."""
+    bottom, top = panel.get_ylim()
+    if bottom < lowest:
+        margin = panel.margins()[1]
+        highest = top - margin / (1.0 + 2.0 * margin) * (top - bottom)
+        panel.set_ylim(lowest, highest + margin * (highest - lowest))
 
 
 def _draw_panel(panel: Any, groups: Sequence[Group], axis: str) -> None:
@@ -215,9 +225,14 @@ def _colour(index: int) -> str:
 
 
 def _baselines(groups: Sequence[Group]) -> list[tuple[float, str]]:
-    """Return the uncontrolled scores to draw: one in grey where all groups share it."""
-    levels = [group.held_out("uncontrolled") for group in groups]
-    known = [level for level in levels if level is not None]
-    if known and np.ptp(known) <= 0.02 * np.abs(known).max():
-        return [(float(np.mean(known)), _GREY)]
-    return [(level, _colour(i)) for i, level in enumerate(levels) if level is not None]
+    """Return the uncontrolled scores to draw: in grey where several groups share one."""
+    held_out = [group.held_out("uncontrolled") for group in groups]
+    levels = {i: level for i, level in enumerate(held_out) if level is not None}
+    baselines = []
+    while levels:
+        first, level = next(iter(levels.items()))
+        equal = [i for i, other in levels.items() if abs(other - level) <= 0.02 * abs(level)]
+        is_shared = len(equal) > 1 or len(groups) == 1
+        mean = float(np.mean([levels.pop(i) for i in equal]))
+        baselines.append((mean, _GREY if is_shared else _colour(first)))
+    return baselines

@@ -8,7 +8,7 @@ from PIL import Image
 
 from flowrl import plot
 from flowrl.config import ConfigError, NetworkConfig, ProgressConfig
-from flowrl.curves import AXES, draw_curves, group_runs
+from flowrl.curves import AXES, _baselines, draw_curves, group_runs
 from flowrl.results import ResultError, Run
 from tests.flowrl.recording import config, create, make_run
 from tests.launch import module
@@ -114,6 +114,18 @@ def test_the_command_draws_into_a_new_folder(tmp_path):
     assert plot.command(arguments) == 0
     with Image.open(figure) as image:
         assert image.size == (920, 620)
+
+
+def test_groups_that_share_a_baseline_draw_it_once_in_grey(tmp_path):
+    cases = {-1.3: config(), -2.0: config(bootstrap="eoe"), -1.31: config(n_envs=4)}
+    paths = [
+        make_run(tmp_path / f"{level}.h5", [-1.0], setting, {"uncontrolled": np.array([level])})
+        for level, setting in cases.items()
+    ]
+    groups = group_runs([Run.open(path) for path in paths])
+    (shared, grey), (own, colour) = _baselines(groups)
+    assert (shared, own) == pytest.approx((-1.305, -2.0))
+    assert grey == "#555555" != colour
 
 
 def test_scores_below_the_lowest_to_show_are_cut_off(tmp_path):
