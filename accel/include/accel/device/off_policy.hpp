@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "accel/device/finish.hpp"
 #include "accel/device/learner_layout.hpp"
 #include "accel/portable/losses.hpp"
 #include "accel/portable/optimiser.hpp"
@@ -31,6 +32,7 @@ class DeviceLearner : public virtual Learner {
     set_temperature();
     make_room(1);
   }
+  ~DeviceLearner() override { finish(machine_); }
 
   std::string device() const override { return machine_.name(); }
   const Network& actor() const override { return actor_; }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "accel/device/finish.hpp"
 #include "accel/device/tree.hpp"
 #include "accel/portable/sum_tree.hpp"
 
@@ -25,6 +26,7 @@ class DeviceTree : public virtual Tree {
         largest_(machine_.template allocate<portable::Bits<Real>>(1)) {
     reserve(1);
   }
+  ~DeviceTree() override { finish(machine_); }
 
   int64_t capacity() const override { return shape_.capacity; }
   int fanout() const override { return 1 << shape_.log_fanout; }
