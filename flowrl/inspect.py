@@ -63,7 +63,7 @@ def _progress(run: Run) -> dict[str, Any]:
     transitions = _last(run.iterations.get("transitions", np.zeros(0))) or 0
     wall = _seconds(run).get("total", 0.0)
     return {
-        "updates": run.n_updates,
+        "updates": _last(run.iterations.get("updates", np.zeros(0))) or 0,
         "transitions": transitions,
         "planned_transitions": planned,
         "episodes": max(map(len, run.episodes.values()), default=0),

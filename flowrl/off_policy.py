@@ -14,7 +14,7 @@ import numpy as np
 
 from accel.interfaces import LearningStep
 from flowrl.acting import Acting, make_schedule, set_policy
-from flowrl.agents.off_policy import OffPolicyAgent, exploration
+from flowrl.agents.off_policy import OffPolicyAgent, reported_exploration
 from flowrl.collector import EPISODE_COLUMNS, Collector
 from flowrl.comm import Communicator
 from flowrl.config import RunConfig
@@ -159,7 +159,7 @@ class OffPolicyTrainer:
         self, transitions: int, episodes: list[Float64Array], steps: list[LearningStep]
     ) -> OffPolicyReport:
         state = self.learning.state(transitions)
-        state["exploration"] = exploration(self._config, transitions)
+        state["exploration"] = reported_exploration(self._config, transitions)
         state["blow_ups"] = int(self.collector.n_blow_ups.sum())
         state["staleness"] = 0.0
         n_updates, seconds = self.learning.n_updates, self._watch.seconds

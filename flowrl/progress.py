@@ -50,6 +50,9 @@ class Progress(Protocol):
     def update(self, record: Record) -> None:
         """Show one update."""
 
+    def note(self, text: str) -> None:
+        """Show a line."""
+
     def show_evaluation(self, returns: Returns, gain: float | None) -> None:
         """Show the held-out scores."""
 
@@ -65,6 +68,9 @@ class NoProgress:
         """End."""
 
     def update(self, record: Record) -> None:
+        """Show nothing."""
+
+    def note(self, text: str) -> None:
         """Show nothing."""
 
     def show_evaluation(self, returns: Returns, gain: float | None) -> None:
@@ -136,6 +142,10 @@ class PlainProgress:
         count = f"{record['transitions']:.0f}/{self._total}"
         self._print(f"transitions={count} {numbers} transitions/s={pace:.0f} {shares}")
 
+    def note(self, text: str) -> None:
+        """Print a line."""
+        self._print(text)
+
     def show_evaluation(self, returns: Returns, gain: float | None) -> None:
         """Print the held-out scores in one line."""
         scores = " ".join(f"{control}={r.mean():.4g}" for control, r in returns.items())
@@ -188,6 +198,10 @@ class RichProgress:
         numbers = [_shown(form, record[name]) for name, _, form in _known(record)]
         table.add_row(*numbers, f"{pace:,.0f}", *(f"{record[name]:.3f}" for name in shares))
         return Group(self._bar, table)
+
+    def note(self, text: str) -> None:
+        """Print a line below the table."""
+        self._console.print(text)
 
     def show_evaluation(self, returns: Returns, gain: float | None) -> None:
         """Show the held-out scores as a table."""

@@ -82,7 +82,9 @@ class Session:
 
     def _evaluate(self) -> None:
         """Score the final policy on held-out starts and write the scores down."""
-        evaluator = Evaluator(self._config, self._config.evaluation.n_episodes)
+        n_episodes = self._config.evaluation.n_episodes
+        self._progress.note(f"evaluating: {n_episodes} held-out episodes of each control")
+        evaluator = Evaluator(self._config, n_episodes)
         self._trainer.publish_policy()
         evaluation = evaluator.evaluate(self._trainer.policy)
         try:

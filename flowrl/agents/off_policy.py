@@ -140,6 +140,11 @@ def exploration(config: RunConfig, transitions: int) -> float:
     )
 
 
+def reported_exploration(config: RunConfig, transitions: int) -> float:
+    """Return `exploration`, NaN where the policy itself is all the noise there is (SAC)."""
+    return float("nan") if config.algo == "sac" else exploration(config, transitions)
+
+
 def _epsilon(dqn: DqnConfig, progress: float) -> float:
     fallen = min(progress / dqn.exploration_share, 1.0)
     return dqn.first_epsilon + fallen * (dqn.final_epsilon - dqn.first_epsilon)

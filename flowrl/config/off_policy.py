@@ -128,7 +128,7 @@ class DqnConfig:
     first_epsilon: float = real(1.0, "probability of a random action at first [-]", 0, 1)
     final_epsilon: float = real(0.05, "probability of a random action at last [-]", 0, 1)
     exploration_share: float = real(
-        0.1, "share of the run over which it falls, linearly [-]", 0, 1, above=True
+        0.1, "share of the run, from its start, over which it falls [-]", 0, 1, above=True
     )
     n_levels: int = whole(5, "levels of each component of a continuous action", 2, 4096)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from accel.interfaces import LearningStep
-from flowrl.agents.off_policy import exploration
+from flowrl.agents.off_policy import reported_exploration
 from flowrl.config import RunConfig
 from flowrl.learning import Learning
 from flowrl.networks import Weights
@@ -172,7 +172,7 @@ class Host:
         transitions, pending, blow_ups = self._reported.pop(number)
         self.parameters = status.parameters
         state = dict(status.state)
-        state["exploration"] = exploration(self._config, transitions)
+        state["exploration"] = reported_exploration(self._config, transitions)
         state["blow_ups"] = blow_ups
         state["staleness"] = mean(pending.staleness)
         return make_report(
