@@ -215,7 +215,8 @@ def mutate(content, data):
             content[place : place + size] = bytes([data.draw(st.sampled_from([0, 1, 255]))]) * size
         else:
             source = data.draw(places)
-            content[place : place + 64] = content[source : source + 64]
+            piece = content[source : source + 64]  # shorter near the end, where it must not cut
+            content[place : place + len(piece)] = piece
     if data.draw(st.integers(0, 9)) == 0:
         del content[data.draw(places) :]
     return bytes(content)
