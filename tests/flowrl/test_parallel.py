@@ -151,6 +151,11 @@ def test_shared_memory_has_no_name():
     run(config(workers=1, n_transitions=200), look)
 
 
+def heed_interrupts():
+    """Undo what a shell does to programs in the background: they ignore interrupts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextlib.contextmanager
 def long_run(tmp_path):
     """Start a run that would take long; give it when it has made a report."""
@@ -162,7 +167,8 @@ def long_run(tmp_path):
     ]  # fmt: skip
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-        start_new_session=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        start_new_session=True, preexec_fn=heed_interrupts,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     try:
         assert process.stdout is not None
