@@ -91,11 +91,6 @@ class Learning:
             self._watch.lap("update")
         self._count_skips(step)
 
-    @property
-    def has_begun(self) -> bool:
-        """Tell whether an update has been made; before, actions are random."""
-        return self._has_begun
-
     def weight_exponent(self, transitions: int) -> float:
         """Return the exponent of the importance weights; it ends at 1."""
         if not self.replay.is_prioritized:

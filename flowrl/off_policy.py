@@ -136,7 +136,10 @@ class OffPolicyTrainer:
         for collection in self.schedule.collections():
             episodes.append(self._collect(collection.lengths, transitions))
             before, transitions = transitions, transitions + collection.n_transitions
-            steps += self.learning.catch_up(transitions)
+            made = self.learning.catch_up(transitions)
+            if made:
+                self._follow()
+                steps += made
             if transitions // interval > before // interval or transitions == end:
                 yield self._report(transitions, episodes, steps)
                 episodes, steps = [], []
@@ -144,16 +147,17 @@ class OffPolicyTrainer:
 
     def _collect(self, lengths: IntArray, transitions: int) -> Float64Array:
         """Unroll the environments and store their rows; return the episodes that ended."""
-        learning = self.learning
-        if learning.has_begun:
-            weights = learning.learner.actor_weights()
-            scale = 1.0 / learning.std
-            self.acting.follow(weights, learning.mean, scale)
         trajectory, episodes = self.acting.collect(lengths, transitions)
         rows = self._n_step.rows(trajectory)
         self._watch.lap("collect")
-        learning.insert(rows)
+        self.learning.insert(rows)
         return episodes
+
+    def _follow(self) -> None:
+        """Act on what has just been learnt."""
+        learning = self.learning
+        weights = learning.learner.actor_weights()
+        self.acting.follow(weights, learning.mean, 1.0 / learning.std)
 
     def _report(
         self, transitions: int, episodes: list[Float64Array], steps: list[LearningStep]

@@ -7,6 +7,8 @@ before: at its true end the value is left out, at a time limit it is not.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from flowrl.replay.storage import Rows
@@ -70,20 +72,15 @@ class NStep:
         )
 
 
-class _Steps:
+class _Steps(NamedTuple):
     """Successive steps of one environment."""
 
-    def __init__(
-        self,
-        observations: Float32Array,
-        actions: Float32Array,
-        rewards: Float64Array,
-        next_observations: Float32Array,
-        terminated: BoolArray,
-        ended: BoolArray,
-    ) -> None:
-        self.observations, self.actions, self.rewards = observations, actions, rewards
-        self.next_observations, self.terminated, self.ended = next_observations, terminated, ended
+    observations: Float32Array  # (n, n_observations)
+    actions: Float32Array  # (n, n_actions)
+    rewards: Float64Array  # (n,)
+    next_observations: Float32Array  # (n, n_observations)
+    terminated: BoolArray  # (n,)
+    ended: BoolArray  # (n,) terminated or truncated
 
     @classmethod
     def of(cls, trajectory: Trajectory, i: int) -> _Steps:
@@ -99,14 +96,12 @@ class _Steps:
         )
 
     def followed_by(self, other: _Steps) -> _Steps:
-        pairs = zip(self._arrays(), other._arrays(), strict=True)
-        return _Steps(*(np.concatenate(pair) for pair in pairs))
+        """Return both, one after the other."""
+        return _Steps._make(np.concatenate(pair) for pair in zip(self, other, strict=True))
 
     def after(self, n: int) -> _Steps | None:
         """Return copies of the steps from n on, so that a trajectory can be given back."""
-        if n == len(self.rewards):
-            return None
-        return _Steps(*(array[n:].copy() for array in self._arrays()))
+        return _Steps._make(array[n:].copy() for array in self) if n < len(self.rewards) else None
 
     def last_steps(self, n_steps: int) -> IntArray:
         """Return the index of the last step of each step's return, -1 where it isn't known yet."""
@@ -117,20 +112,10 @@ class _Steps:
         result: IntArray = np.where(last < n, last, -1)
         return result
 
-    def _arrays(self) -> tuple[np.ndarray, ...]:
-        return (
-            self.observations,
-            self.actions,
-            self.rewards,
-            self.next_observations,
-            self.terminated,
-            self.ended,
-        )
-
 
 def join(pieces: list[Rows]) -> Rows:
     """Put rows behind one another."""
     if len(pieces) == 1:
         return pieces[0]
-    names = ("observations", "actions", "rewards", "next_observations", "discounts")
-    return Rows(*(np.concatenate([getattr(piece, name) for piece in pieces]) for name in names))
+    columns = zip(*(vars(piece).values() for piece in pieces), strict=True)
+    return Rows(*map(np.concatenate, columns))
