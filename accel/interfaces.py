@@ -287,6 +287,21 @@ class LearningStep(Protocol):
         """False: a loss or gradient was not finite, so nothing was changed."""
 
 
+@dataclass(frozen=True)
+class PlainStep:
+    """A `LearningStep` for learners in Python."""
+
+    td_errors: Float32Array
+    critic_loss: float
+    mean_value: float
+    critic_gradient_norm: float
+    actor_loss: float
+    actor_gradient_norm: float
+    entropy: float
+    temperature: float
+    applied: bool
+
+
 class OffPolicyLearner(Protocol):
     """Learn the networks of one algorithm from batches of transitions.
 

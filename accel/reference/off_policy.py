@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from accel.interfaces import Adam, Batch, Dqn, Options, Sac, Td3
+from accel.interfaces import Adam, Batch, Dqn, Options, PlainStep, Sac, Td3
 from accel.reference.networks import Float64Array, Int32Array, forward, gradients, n_weights
 from accel.reference.philox import NEXT_ACTIONS, PRESENT_ACTIONS, normals
 
@@ -16,21 +16,6 @@ Int64Array = NDArray[np.int64]
 HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
 COUNTERS = ("n_steps", "n_skipped", "critic_steps", "actor_steps", "temperature_steps")
 ARRAYS = ("parameters", "targets", "first_moment", "second_moment")
-
-
-@dataclass(frozen=True)
-class Step:
-    """See `accel.interfaces.LearningStep`."""
-
-    td_errors: NDArray[np.float32]
-    critic_loss: float
-    mean_value: float
-    critic_gradient_norm: float
-    actor_loss: float
-    actor_gradient_norm: float
-    entropy: float
-    temperature: float
-    applied: bool
 
 
 class Rows(NamedTuple):
@@ -119,7 +104,7 @@ class OffPolicyReference:
         """Learning steps left out because something was not finite."""
         return int(self.counters[1])
 
-    def learn(self, batch: Batch, rows: Int64Array | None = None) -> Step:
+    def learn(self, batch: Batch, rows: Int64Array | None = None) -> PlainStep:
         """Do one whole step."""
         self.apply_critic(self.critic_gradient(batch, rows))
         return self.apply_actor(self.actor_gradient())
@@ -189,7 +174,7 @@ class OffPolicyReference:
         gradient = np.concatenate([gradient, by_log_alpha])
         return gradient if np.isfinite(loss) else gradient * np.nan
 
-    def apply_actor(self, gradient: NDArray[Any]) -> Step:
+    def apply_actor(self, gradient: NDArray[Any]) -> PlainStep:
         """Step actor and temperature, move the targets, count the step."""
         gradient = np.asarray(gradient, np.float64)
         of_actor, of_log_alpha = gradient[: self.actor.stop], gradient[self.actor.stop :]
@@ -312,8 +297,8 @@ class OffPolicyReference:
         root = np.sqrt(v / (1 - beta2**n)) + adam.epsilon
         self.parameters_[part] -= adam.learning_rate / (1 - beta1**n) * m / root
 
-    def _step(self) -> Step:
+    def _step(self) -> PlainStep:
         nan = float("nan")
         rest = ("actor_loss", "actor_gradient_norm", "entropy", "temperature")
         measured = {**dict.fromkeys(rest, nan), **self.measured}
-        return Step(**measured, applied=not self.failed)
+        return PlainStep(**measured, applied=not self.failed)

@@ -7,14 +7,13 @@ not arithmetic, take the time of small networks). Losses: `flowrl.learners.torch
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from accel.interfaces import Adam, Dqn, Sac, Td3
+from accel.interfaces import Adam, Dqn, PlainStep, Sac, Td3
 from flowrl.agents.off_policy import OffPolicyAgent
 from flowrl.config import ConfigError
 from flowrl.learners import torch_losses as losses
@@ -32,21 +31,6 @@ _MEASURED = (
     "critic_loss", "mean_value", "critic_gradient_norm", "actor_loss", "actor_gradient_norm",
     "entropy", "temperature",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class TorchStep:
-    """See `accel.interfaces.LearningStep`."""
-
-    td_errors: Float32Array
-    critic_loss: float
-    mean_value: float
-    critic_gradient_norm: float
-    actor_loss: float
-    actor_gradient_norm: float
-    entropy: float
-    temperature: float
-    applied: bool
 
 
 class TorchOffPolicyLearner:
@@ -112,7 +96,7 @@ class TorchOffPolicyLearner:
         indices: IntArray,
         weights: Float32Array,
         actor_observations: Float32Array | None = None,
-    ) -> TorchStep:
+    ) -> PlainStep:
         """Make one step on the rows at `indices`, with importance weights (n,)."""
         drawn = {name: values[indices] for name, values in vars(rows).items()}
         drawn["weights"] = weights
@@ -133,7 +117,7 @@ class TorchOffPolicyLearner:
         applied = values.pop("applied") > 0.5
         self._counters["n_steps"] = number
         self._counters["n_skipped"] += not applied
-        return TorchStep(td_errors.cpu().numpy().copy(), **values, applied=applied)
+        return PlainStep(td_errors.cpu().numpy().copy(), **values, applied=applied)
 
     def _run(self, batch: TorchBatch, with_actor: bool, with_targets: bool) -> Results:
         if self._device.type == "cpu":
