@@ -9,7 +9,7 @@ from accel.interfaces import LearningStep
 from flowrl.agents.off_policy import OffPolicyAgent
 from flowrl.config import ConfigError, RunConfig
 from flowrl.learners.off_policy import OffPolicyLearner
-from flowrl.registry import OFF_POLICY_LEARNERS, load
+from flowrl.registry import OFF_POLICY_LEARNERS, load_learner
 from flowrl.replay import Governor, ReplayManager, Rows, RowStorage, Sample
 from flowrl.seeding import Stream, generator, integer_seed
 from flowrl.stopwatch import Stopwatch
@@ -139,13 +139,7 @@ class Learning:
 
 
 def _make_learner(config: RunConfig, agent: OffPolicyAgent) -> OffPolicyLearner:
-    try:
-        make = load(OFF_POLICY_LEARNERS[config.learner])
-    except ImportError as error:
-        raise ConfigError(
-            f"--learner {config.learner} cannot be loaded ({error}); "
-            "install it with: pip install 'flowrl[torch]', or use --learner native"
-        ) from error
+    make = load_learner(OFF_POLICY_LEARNERS, config.learner)
     seed, device = integer_seed(config.seed, Stream.LEARNER), config.off_policy.device
     try:
         learner: OffPolicyLearner = make(agent, seed, device, config.off_policy.threads)

@@ -29,7 +29,7 @@ from flowrl.networks import Weights
 from flowrl.plan import PlanRows, plan_rows
 from flowrl.policies import PolicyArrays
 from flowrl.quantities import ON_POLICY_SHARES as SHARES
-from flowrl.registry import LEARNERS, EnvironmentSource, load
+from flowrl.registry import LEARNERS, EnvironmentSource, load_learner
 from flowrl.schedule import Collection, Schedule, share
 from flowrl.seeding import Stream, integer_seed
 from flowrl.stopwatch import Stopwatch
@@ -101,13 +101,7 @@ class OnPolicyTrainer:
         self._accumulators = np.zeros(self.learner.n_accumulators, np.int64)
 
     def _make_learner(self) -> Learner:
-        try:
-            make = load(LEARNERS[self._config.learner])
-        except ImportError as error:
-            raise ConfigError(
-                f"--learner {self._config.learner} cannot be loaded ({error}); "
-                "install it with: pip install 'flowrl[torch]', or use --learner native"
-            ) from error
+        make = load_learner(LEARNERS, self._config.learner)
         learner: Learner = make(self.agent, self._config.ppo)
         learner.load_parameters(self.agent.initial_parameters(self._config.seed))
         return learner

@@ -11,7 +11,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from flowrl.agents.interface import Agent
-from flowrl.config import RunConfig
+from flowrl.config import ConfigError, RunConfig
 from flowrl.config.names import suggestion
 from flowrl.envs.compiled import (
     CompiledEnvironments,
@@ -49,6 +49,17 @@ def load(reference: str) -> Any:
     """Import the object that "module:object" names."""
     module, _, name = reference.partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+def load_learner(learners: Mapping[str, str], name: str) -> Any:
+    """Import a learner's class; raise ConfigError, with the way out, where it can't be."""
+    try:
+        return load(learners[name])
+    except ImportError as error:
+        raise ConfigError(
+            f"--learner {name} cannot be loaded ({error}); "
+            "install it with: pip install 'flowrl[torch]', or use --learner native"
+        ) from error
 
 
 def build_agent(config: RunConfig, interface: Interface) -> Agent:
