@@ -7,9 +7,10 @@ before: at its true end the value is left out, at a time limit it is not.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowrl.replay.storage import Rows
 from flowrl.trajectory import BoolArray, Float32Array, Float64Array, IntArray, Trajectory
@@ -97,7 +98,8 @@ class _Steps(NamedTuple):
 
     def followed_by(self, other: _Steps) -> _Steps:
         """Return both, one after the other."""
-        return _Steps._make(np.concatenate(pair) for pair in zip(self, other, strict=True))
+        pairs: zip[tuple[NDArray[Any], NDArray[Any]]] = zip(self, other, strict=True)
+        return _Steps._make(np.concatenate(pair) for pair in pairs)
 
     def after(self, n: int) -> _Steps | None:
         """Return copies of the steps from n on, so that a trajectory can be given back."""
