@@ -46,7 +46,7 @@ test: $(DEV)
 lint: $(DEV)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy flowrl shkadov accel
+	$(VENV)/bin/mypy --no-incremental flowrl shkadov accel
 	$(VENV)/bin/lint-imports
 
 check: lint test
