@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flowrl.networks import Layers
-from flowrl.replay import row_bytes
 
 
 @dataclass(frozen=True)
@@ -26,4 +25,4 @@ class Workload:
     @property
     def row_bytes(self) -> int:
         """Return the bytes of one stored transition: 4 (2 |s| + |a| + 2)."""
-        return row_bytes(self.n_observations, self.n_actions)
+        return 4 * (2 * self.n_observations + self.n_actions + 2)
