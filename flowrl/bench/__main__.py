@@ -14,6 +14,7 @@ PROGRAM = "flowrl.bench"
 BENCHES = {
     "film": "flowrl.bench.film",
     "learner": "flowrl.bench.learner",
+    "learning": "flowrl.bench.peer_learning",
     "offpolicy": "flowrl.bench.training",
     "replay": "flowrl.bench.replay",
 }
@@ -38,6 +39,7 @@ Measure how fast one part is, on this machine.
 names:
   film       the film on one core
   learner    gradient steps of every algorithm, native beside torch and other libraries
+  learning   scores of Stable-Baselines3 trained with a configuration of ours, as JSON
   offpolicy  whole trainings of SAC or TD3, beside other libraries
   replay     the sum tree of prioritized replay on one core, beside other libraries
 
