@@ -43,6 +43,9 @@ class DeviceCosts:
     shared: PrimitiveCosts
 
 
+PRIMITIVES = ("sample", "update", "insert", "train")
+SHARES = ("alone", "shared")
+
 Costs = Mapping[str, DeviceCosts]  # by the device's name, in the hardware file's order
 
 
