@@ -21,7 +21,7 @@ _THREADS = (
 _PACKAGES = ("flowrl", "shkadov")
 
 
-def _cache_root() -> Path:
+def cache_root() -> Path:
     """Return the user's cache directory for this project."""
     # As shkadov.cache does; importing that here would load NumPy and numba.
     if own := os.environ.get("FLOWRL_CACHE"):
@@ -49,7 +49,7 @@ def _settle() -> None:
     for variable in _THREADS:
         os.environ.setdefault(variable, "1")
     # numba checks a function's own file for changes, not those of the functions it calls.
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(_cache_root() / f"numba-{_digest()}"))
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_root() / f"numba-{_digest()}"))
 
 
 def has_compiled_code() -> bool:

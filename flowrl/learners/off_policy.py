@@ -50,9 +50,14 @@ class NativeOffPolicyLearner:
     """The fused learner of a backend of `accel`."""
 
     def __init__(
-        self, agent: OffPolicyAgent, seed: int, backend: str = "cpu", n_threads: int = 1
+        self,
+        agent: OffPolicyAgent,
+        seed: int,
+        backend: str = "cpu",
+        n_threads: int = 1,
+        device: str = "",
     ) -> None:
-        """Make a learner on a backend; its noise comes from the seed.
+        """Make a learner on a backend, on one of its devices; its noise comes from the seed.
 
         On the processor each thread takes its part of a batch: other sums, so other bits.
         """
@@ -68,6 +73,7 @@ class NativeOffPolicyLearner:
             None if is_dqn else agent.actor,
             agent.actor if is_dqn else agent.critic,
             seed=seed,
+            device=device,
             **parts,
         )
 

@@ -10,6 +10,7 @@ from accel.backends import load
 from accel.interfaces import SumTree
 from flowrl.config import ReplayConfig
 from flowrl.replay.storage import Rows, RowStorage
+from flowrl.state import State, StateError, prefixed, take, take_count, within
 from flowrl.trajectory import Float32Array, IntArray
 
 
@@ -27,20 +28,51 @@ class Sample:
 class ReplayManager:
     """Draws rows of a storage uniformly, or in proportion to priorities (|td error| + offset)^a."""
 
-    def __init__(self, config: ReplayConfig, storage: RowStorage, backend: str = "cpu") -> None:
-        """Manage a storage; the sum tree is that of a backend of `accel`."""
+    def __init__(
+        self, config: ReplayConfig, storage: RowStorage, backend: str = "cpu", device: str = ""
+    ) -> None:
+        """Manage a storage; the sum tree is that of a backend of `accel`, on one of its devices."""
         self.storage = storage
         self._config = config
         self._n_samples = 0
         self.n_dropped = 0  # priorities that came too late
         self._tree: SumTree | None = None
         if config.priorities == "prioritized":
-            self._tree = load(backend).SumTree(storage.capacity, config.fanout)
+            self._tree = load(backend).SumTree(storage.capacity, config.fanout, device=device)
 
     @property
     def is_prioritized(self) -> bool:
         """Tell whether rows have priorities."""
         return self._tree is not None
+
+    def state(self, with_rows: bool) -> State:
+        """Return counters and, where asked, rows and priorities; rows are views."""
+        state = {"n_samples": np.array(self._n_samples), "n_dropped": np.array(self.n_dropped)}
+        if with_rows:
+            state |= prefixed("storage", self.storage.state())
+            if self._tree is not None:
+                state["priorities"] = self._tree.priorities()[: self.storage.size]
+                state["largest"] = np.array(self._tree.largest())
+        return state
+
+    def load_state(self, state: State) -> bool:
+        """Go on from what `state` returned; tell whether it holds rows."""
+        self._n_samples = take_count(state, "n_samples")
+        self.n_dropped = take_count(state, "n_dropped")
+        storage = within("storage", state)
+        if not storage:
+            return False
+        self.storage.load_state(storage)
+        if self._tree is not None:
+            priorities = np.zeros(self.storage.capacity)
+            size = self.storage.size
+            priorities[:size] = take(state, "priorities", np.float64, (size,))
+            largest = float(take(state, "largest", np.float64, ()))
+            try:
+                self._tree.load(priorities, largest)
+            except ValueError as error:
+                raise StateError(f"saved state's priorities: {error}") from error
+        return True
 
     def insert(self, rows: Rows) -> None:
         """Store rows; each gets the largest priority so far, so that it is learnt soon."""
