@@ -7,8 +7,17 @@ import numpy as np
 from flowrl.exploration import NoiseSource
 from flowrl.policies import PolicyArrays
 from flowrl.registry import Environments
-from flowrl.seeding import Stream, generator
-from flowrl.trajectory import Float32Array, Float64Array, IntArray, Trajectory
+from flowrl.seeding import Stream, generator, integer_seed
+from flowrl.state import (
+    N_WORDS,
+    State,
+    generator_words,
+    prefixed,
+    set_generator,
+    take,
+    within,
+)
+from flowrl.trajectory import BoolArray, Float32Array, Float64Array, IntArray, Trajectory
 
 # Columns of a row that describes a finished episode.
 EPISODE_COLUMNS = ("env", "return", "length", "terminated")
@@ -29,10 +38,10 @@ class Collector:
         """Take the environments from the global index `first_env` on; `life` as in seeding."""
         n_envs = environments.n_envs
         self.policy, self.noise = policy, noise
-        self._environments = environments
+        self._environments, self._seed = environments, seed
         self._first_env = first_env
-        envs = range(first_env, first_env + n_envs)
-        self._rngs = [generator(seed, Stream.ACTION_NOISE, env, life) for env in envs]
+        self._envs = range(first_env, first_env + n_envs)
+        self._rngs = [generator(seed, Stream.ACTION_NOISE, env, life) for env in self._envs]
         self._returns = np.zeros(n_envs)
         self._steps = np.zeros(n_envs, np.int64)
 
@@ -96,6 +105,28 @@ class Collector:
             self._returns[i] += rewards[begin:].sum()
             self._steps[i] += length - begin
         return np.array(rows, np.float64).reshape(-1, len(EPISODE_COLUMNS))
+
+    def state(self) -> State:
+        """Return, with one row an environment, all that goes on from one collection to the next."""
+        words = [generator_words(rng) for rng in self._rngs]
+        return {
+            "generators": np.array(words, np.uint64).reshape(self.n_envs, N_WORDS),
+            "returns": self._returns,
+            "steps": self._steps,
+            **prefixed("environments", self._environments.state()),
+        }
+
+    def load_state(self, state: State, life: int) -> BoolArray:
+        """Go on from what `state` returned; mark the environments that begin anew, in this life."""
+        seeds = [integer_seed(self._seed, Stream.ENVIRONMENT, env, life) for env in self._envs]
+        begins_anew = self._environments.load_state(within("environments", state), seeds)
+        words = take(state, "generators", np.uint64, (self.n_envs, N_WORDS))
+        for rng, own in zip(self._rngs, words, strict=True):
+            set_generator(rng, own)
+        self._returns[:] = take(state, "returns", np.float64, (self.n_envs,))
+        self._steps[:] = take(state, "steps", np.int64, (self.n_envs,))
+        self._returns[begins_anew], self._steps[begins_anew] = 0.0, 0
+        return begins_anew
 
     def close(self) -> None:
         """Close the environments."""

@@ -12,10 +12,24 @@ from flowrl.learners.off_policy import OffPolicyLearner
 from flowrl.registry import OFF_POLICY_LEARNERS, load_learner
 from flowrl.replay import Governor, ReplayManager, Rows, RowStorage, Sample
 from flowrl.seeding import Stream, generator, integer_seed
+from flowrl.state import (
+    N_WORDS,
+    State,
+    StateError,
+    generator_words,
+    prefixed,
+    set_generator,
+    take,
+    take_count,
+    take_like,
+    within,
+)
 from flowrl.stopwatch import Stopwatch
 from flowrl.trainer import TrainingError
 from flowrl.trajectory import Float32Array
 
+# What a checkpoint keeps of the counts of updates.
+_COUNTS = ("n_updates", "n_skipped", "_skipped_in_a_row", "_filled_at", "_n_forgone")
 # Least standard deviation by which an observation is divided.
 _LEAST_STD = 1e-6
 
@@ -39,6 +53,8 @@ class Learning:
         self.n_updates = self.n_skipped = 0
         self._skipped_in_a_row = 0
         self._has_begun = False
+        # Of a run that goes on with an empty buffer: until when it fills, and what that cost.
+        self._filled_at = self._n_forgone = 0
 
     def insert(self, rows: Rows) -> None:
         """Store rows as the policies saw them."""
@@ -62,7 +78,10 @@ class Learning:
 
     def n_due(self, transitions: int) -> int:
         """Count the updates that so many transitions allow and that have not been made."""
-        return self.governor.allowed(transitions) - self.n_updates
+        n_due = self.governor.allowed(transitions) - self.n_updates
+        if transitions < self._filled_at:
+            self._n_forgone = n_due
+        return n_due - self._n_forgone
 
     def update(self, transitions: int) -> LearningStep:
         """Make one update; the weights of its rows are those after so many transitions."""
@@ -107,6 +126,48 @@ class Learning:
             "dropped_priorities": self.replay.n_dropped,
             "skipped_gradients": self.n_skipped,
         }
+
+    @property
+    def has_learnt(self) -> bool:
+        """Tell whether any update has been made."""
+        return self.n_updates > 0
+
+    def saved(self) -> State:
+        """Return what a checkpoint keeps; rows are views."""
+        with_rows = self._config.checkpoint.replay == "whole"
+        counts = {name: np.array(getattr(self, name)) for name in _COUNTS}
+        return {
+            **counts,
+            "has_begun": np.array(self._has_begun),
+            "generator": generator_words(self._rng),
+            "mean": self.mean,
+            "std": self.std,
+            **prefixed("learner", self.learner.state()),
+            **prefixed("replay", self.replay.state(with_rows)),
+        }
+
+    def load(self, state: State, transitions: int) -> bool:
+        """Go on from what `saved` returned after so many transitions; tell whether rows came.
+
+        Without rows no update is made before as many new transitions have come as were needed at
+        first. The updates that would have been due meanwhile are left out, not made up for.
+        """
+        for name in _COUNTS:
+            setattr(self, name, take_count(state, name))
+        self._has_begun = bool(take(state, "has_begun", np.bool_, ()))
+        set_generator(self._rng, take(state, "generator", np.uint64, (N_WORDS,)))
+        n_observations = self.agent.interface.n_observations
+        self.mean = take(state, "mean", np.float64, (n_observations,))
+        self.std = take(state, "std", np.float64, (n_observations,))
+        given = take_like(within("learner", state), self.learner.state())
+        try:
+            self.learner.load_state(given)
+        except ValueError as error:
+            raise StateError(f"the learner refuses its saved state: {error}") from error
+        has_rows = self.replay.load_state(within("replay", state))
+        if not has_rows:
+            self._filled_at = transitions + self.governor.first
+        return has_rows
 
     def _begin(self) -> None:
         """Fix the normalisation by the rows of the random actions, and apply it to them."""

@@ -12,6 +12,7 @@ Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
+UInt64Array = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Typed configuration: frozen dataclasses, TOML files, and the command line."""
 
+from flowrl.config.checkpoint import CheckpointConfig
 from flowrl.config.command_line import error_line, parse, parse_options, run_command
 from flowrl.config.names import ConfigError, nearest
 from flowrl.config.off_policy import (
@@ -29,6 +30,7 @@ __all__ = [
     "ALGORITHMS",
     "BOOTSTRAPS",
     "LEARNERS",
+    "CheckpointConfig",
     "CommConfig",
     "ConfigError",
     "DdpgConfig",

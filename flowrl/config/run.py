@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from flowrl.config.checkpoint import CheckpointConfig
 from flowrl.config.names import ConfigError
 from flowrl.config.off_policy import (
     DdpgConfig,
@@ -172,6 +173,11 @@ class RunConfig:
     learner: str = choice("native", "code that computes the gradients", LEARNERS)
     seed: int = whole(0, "seed of every random number of the run", 0, 2**63 - 1)
     out: Path | None = file("results; by default out/ALGO_ENV_seedSEED.h5", "FILE.h5")
+    resume: Path | None = file(
+        "continue the run in this file from its newest checkpoint, with its options; beside it "
+        "may stand a larger --n-transitions, and what does not change the experiment",
+        "RUN.h5",
+    )
     overwrite: bool = switch(False, "replace an earlier run in the results file")
     dry_run: bool = switch(False, "print what would be done, and stop")
     ppo: PpoConfig = field(default_factory=PpoConfig)
@@ -186,6 +192,7 @@ class RunConfig:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     progress: ProgressConfig = field(default_factory=ProgressConfig)
     record: RecordConfig = field(default_factory=RecordConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     comm: CommConfig = field(default_factory=CommConfig)
 
     def __post_init__(self) -> None:

@@ -11,6 +11,9 @@ observations and final_observations (G, n_observations) float32, rewards (G,) fl
 same-step reset inside: `final_observations` is always the true observation after the action,
 `observations` the one to act on next. `compiled_state` is a NamedTuple of arrays and scalars with
 all the state the step reads and writes. `agents_per_group` is G (one if absent).
+
+Where it has `get_state()` and `set_state(state)`, a mapping of names to arrays (n_groups, ...) with
+all that a step changes, checkpoints keep it.
 """
 
 from __future__ import annotations
@@ -27,9 +30,12 @@ from numba import types
 
 from flowrl.envs.interface import Interface, read_interface
 from flowrl.policies import PolicyArrays, act
+from flowrl.state import State, StateError, prefixed, take, within
 from flowrl.trajectory import BoolArray, Float32Array, Float64Array, IntArray, Trajectory
 
 VectorEnv = gymnasium.vector.VectorEnv[Any, Any, Any]
+
+_GROUPS = "groups"  # what the environment itself tells, one row a group
 
 
 def is_compiled(env: Any) -> bool:
@@ -58,6 +64,7 @@ class CompiledEnvironments:
         observations, _ = inner.reset(seed=list(seeds))
         self._observations = np.ascontiguousarray(observations, np.float32)
         self._step, self._state = inner.compiled_step, inner.compiled_state
+        self._past_blow_ups: IntArray = np.zeros(self.n_envs, np.int64)  # before a restart
         self._policy_type: Any = None
         self._kernel: Any = None
 
@@ -76,7 +83,7 @@ class CompiledEnvironments:
         """Count, for each environment, the episodes that ended in a blow-up: (n_envs,)."""
         inner: Any = self._env.unwrapped
         counts = getattr(inner, "n_blow_ups", np.zeros(self.n_envs, np.int64))
-        return np.array(counts, np.int64)
+        return np.array(counts, np.int64) + self._past_blow_ups
 
     def compile(self, policy: PolicyArrays) -> None:
         """Compile the rollout for this environment and policy, or load it from numba's cache."""
@@ -105,6 +112,42 @@ class CompiledEnvironments:
             trajectory.terminated,
             trajectory.truncated,
         )
+
+    def state(self) -> State:
+        """Return, with one row an environment or a group, all that an unroll changes."""
+        return {
+            "observations": self._observations,
+            "n_blow_ups": self.n_blow_ups,
+            **prefixed(_GROUPS, self._group_state()),
+        }
+
+    def _group_state(self) -> State:
+        """Return what the environment tells of its groups; nothing where it tells nothing."""
+        inner: Any = self._env.unwrapped
+        if not (hasattr(inner, "get_state") and hasattr(inner, "set_state")):
+            return {}
+        state = {str(name): np.asarray(values) for name, values in inner.get_state().items()}
+        n_groups = self.n_envs // self.interface.agents_per_group
+        has_rows = all(values.shape[:1] == (n_groups,) for values in state.values())
+        return state if has_rows else {}
+
+    def load_state(self, state: State, seeds: Sequence[int]) -> BoolArray:
+        """Go on from what `state` returned; mark what begins anew instead, by these seeds."""
+        inner: Any = self._env.unwrapped
+        groups = within(_GROUPS, state)
+        if groups:
+            try:
+                inner.set_state(groups)
+            except (ValueError, AttributeError) as error:
+                raise StateError(f"the environment refuses its saved state: {error}") from error
+            self._observations[:] = take(
+                state, "observations", np.float32, self._observations.shape
+            )
+        else:
+            self._observations[:] = inner.reset(seed=list(seeds))[0]
+        past = take(state, "n_blow_ups", np.int64, (self.n_envs,))
+        self._past_blow_ups = past - self.n_blow_ups
+        return np.full(self.n_envs, not groups)
 
     def close(self) -> None:
         """Close the vector environment."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from flowrl.envs.interface import Interface
 from flowrl.policies import PolicyArrays
-from flowrl.trajectory import Float32Array, IntArray, Trajectory
+from flowrl.state import State
+from flowrl.trajectory import BoolArray, Float32Array, IntArray, Trajectory
 
 
 class NoEnvironments:
@@ -32,6 +35,14 @@ class NoEnvironments:
 
     def unroll(self, policy: PolicyArrays, noise: Float32Array, trajectory: Trajectory) -> None:
         """Do nothing."""
+
+    def state(self) -> State:
+        """Return nothing."""
+        return {}
+
+    def load_state(self, state: State, seeds: Sequence[int]) -> BoolArray:  # noqa: ARG002
+        """Do nothing."""
+        return np.zeros(0, np.bool_)
 
     def close(self) -> None:
         """Do nothing."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from flowrl.state import State, take_like
 from flowrl.trajectory import Float32Array, Float64Array, Trajectory
 
 
@@ -29,6 +30,16 @@ class RunningMoments:
         self.mean = self.mean + shift * (count / total)
         self.squares = self.squares + squares + shift * shift * (self.count * count / total)
         self.count = total
+
+    def state(self) -> State:
+        """Return what has been merged."""
+        return {"count": np.array(self.count), "mean": self.mean, "squares": self.squares}
+
+    def load_state(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        given = take_like(state, self.state())
+        self.count = float(given["count"])
+        self.mean, self.squares = given["mean"], given["squares"]
 
     @property
     def std(self) -> Float64Array:

@@ -8,9 +8,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from flowrl.envs import saving
 from flowrl.envs.interface import LARGEST, EnvironmentFault, Interface, read_interface
 from flowrl.policies import PolicyArrays, act, scratch_for
-from flowrl.trajectory import Float32Array, IntArray, Trajectory
+from flowrl.state import State, take
+from flowrl.trajectory import BoolArray, Float32Array, IntArray, Trajectory
 
 Env = gymnasium.Env[Any, Any]
 
@@ -29,6 +31,7 @@ class PythonEnvironments:
         self._observations = np.zeros((len(seeds), gymnasium.spaces.flatdim(space)), np.float32)
         for i, (env, seed) in enumerate(zip(self._envs, seeds, strict=True)):
             self._observations[i] = self._checked(i, env.reset(seed=seed)[0], 0.0)
+        self._past_blow_ups: IntArray = np.zeros(len(seeds), np.int64)  # before a restart
 
     @property
     def n_envs(self) -> int:
@@ -44,7 +47,8 @@ class PythonEnvironments:
     def n_blow_ups(self) -> IntArray:
         """Count, for each environment, the episodes that ended in a blow-up: (n_envs,)."""
         counts = [getattr(env.unwrapped, "n_blow_ups", 0) for env in self._envs]
-        return np.array([int(np.sum(count)) for count in counts], np.int64)
+        own = np.array([int(np.sum(count)) for count in counts], np.int64)
+        return own + self._past_blow_ups
 
     def compile(self, policy: PolicyArrays) -> None:
         """Compile the policy, or load it from numba's cache."""
@@ -115,6 +119,32 @@ class PythonEnvironments:
                 f"{self._name(i)}: reward must be finite and within +-{LARGEST:g}, got {reward}"
             )
         return checked
+
+    def state(self) -> State:
+        """Return one row an environment; the records of those that tell no state are empty."""
+        records = [saving.saved(env) for env in self._envs]
+        block = np.zeros((self.n_envs, max(map(len, records))), np.uint8)
+        for row, record in zip(block, records, strict=True):
+            row[: len(record)] = record
+        return {
+            "observations": self._observations,
+            "n_blow_ups": self.n_blow_ups,
+            "records": block,
+        }
+
+    def load_state(self, state: State, seeds: Sequence[int]) -> BoolArray:
+        """Go on from what `state` returned; mark what begins anew instead, by these seeds."""
+        records = take(state, "records", np.uint8, (self.n_envs, None))
+        observations = take(state, "observations", np.float32, self._observations.shape)
+        begins_anew = np.zeros(self.n_envs, np.bool_)
+        for i, env in enumerate(self._envs):
+            begins_anew[i] = not saving.restore(env, records[i])
+            if begins_anew[i]:
+                observations[i] = self._checked(i, env.reset(seed=seeds[i])[0], 0.0)
+        self._observations[:] = observations
+        past = take(state, "n_blow_ups", np.int64, (self.n_envs,))
+        self._past_blow_ups = past - self.n_blow_ups
+        return begins_anew
 
     def _name(self, i: int) -> str:
         return f"environment {self._envs[i].unwrapped} (number {i} of this rank)"

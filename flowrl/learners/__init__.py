@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from flowrl.minibatches import Minibatch
 from flowrl.networks import Weights
@@ -73,3 +74,9 @@ class Learner(Protocol):
 
     def apply(self, accumulators: IntArray, rate_factor: float) -> StepReport:
         """Step the optimiser with the sums over all ranks, at its learning rates x the factor."""
+
+    def state(self) -> dict[str, Any]:
+        """Return copies of all that a step changes."""
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` returned."""

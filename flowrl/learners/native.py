@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import accel
 from flowrl.agents.ppo import PpoAgent
 from flowrl.config import PpoConfig
@@ -81,3 +84,11 @@ class NativeLearner:
             actor_gradient_norm=step.actor_gradient_norm,
             critic_gradient_norm=step.critic_gradient_norm,
         )
+
+    def state(self) -> dict[str, Any]:
+        """Return copies of all that a step changes."""
+        return self._native.state()
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` returned."""
+        self._native.load_state(dict(state))

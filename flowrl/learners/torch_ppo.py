@@ -6,7 +6,7 @@ on how many rows it is given, so results are equal over rank counts only to floa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, cast
 
@@ -23,6 +23,8 @@ from flowrl.trajectory import Float32Array, IntArray
 
 ADAM_EPSILON = 1e-5
 _HALF_LOG_TWO_PI = 0.5 * float(np.log(2.0 * np.pi))
+_NETWORKS = ("actor", "critic")
+_MOST_BITS = 1000  # of a scale's exponent: 2^bits is a number
 _STATISTICS = ("policy_loss", "value_loss", "entropy", "approximate_kl", "clip_fraction")
 _ACTIVATIONS: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
     lambda x: x,
@@ -59,6 +61,8 @@ class TorchLearner:
             torch.optim.Adam([network], lr=rate, eps=ADAM_EPSILON, fused=True)
             for network, rate in zip(self._networks, rates, strict=True)
         ]
+        for network, optimiser in zip(self._networks, self._optimisers, strict=True):
+            _make_moments(optimiser, network)
         self._scales = [FixedPoint(), FixedPoint()]
         self._edges = np.cumsum((0, *sizes, 2 * len(_STATISTICS)))
         # The last two count what left the range and what was not finite.
@@ -192,3 +196,38 @@ class TorchLearner:
         return StepReport(
             step, **values, actor_gradient_norm=norms[0], critic_gradient_norm=norms[1]
         )
+
+    def state(self) -> dict[str, Any]:
+        """Return copies of all that a step changes."""
+        state: dict[str, Any] = {"parameters": self.parameters()}
+        state["exponents"] = np.array([scale.exponent for scale in self._scales])
+        for index, moments in enumerate(self._moments()):
+            for name, value in moments.items():
+                state[f"{_NETWORKS[index]}/{name}"] = value.numpy().copy()
+        return state
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` returned."""
+        self.load_parameters(state["parameters"])
+        for scale, exponent in zip(self._scales, state["exponents"], strict=True):
+            if not -_MOST_BITS <= exponent <= _MOST_BITS:
+                raise ValueError(f"exponent must be within +-{_MOST_BITS}, got {exponent}")
+            scale.exponent = int(exponent)
+        for index, moments in enumerate(self._moments()):
+            for name, value in moments.items():
+                value.copy_(torch.from_numpy(np.asarray(state[f"{_NETWORKS[index]}/{name}"])))
+
+    def _moments(self) -> list[dict[str, torch.Tensor]]:
+        """Return the optimisers' own tensors, network by network."""
+        pairs = zip(self._optimisers, self._networks, strict=True)
+        return [optimiser.state[network] for optimiser, network in pairs]
+
+
+def _make_moments(optimiser: torch.optim.Adam, network: torch.Tensor) -> None:
+    """Let an optimiser make its moments, by a step that it leaves out."""
+    network.grad = torch.zeros_like(network)
+    fused: Any = optimiser  # these two attributes are how a gradient scaler speaks to it
+    fused.found_inf, fused.grad_scale = torch.ones(()), None
+    optimiser.step()
+    del fused.found_inf, fused.grad_scale
+    network.grad = None

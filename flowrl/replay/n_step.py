@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowrl.replay.storage import Rows
+from flowrl.state import State, StateError, take
 from flowrl.trajectory import BoolArray, Float32Array, Float64Array, IntArray, Trajectory
 
 
@@ -23,6 +24,31 @@ class NStep:
         """Begin with nothing pending."""
         self._n, self._gamma, self._scale = n_steps, gamma, reward_scale
         self._pending: list[_Steps | None] = [None] * n_envs
+
+    def state(self, n_observations: int, n_actions: int) -> State:
+        """Return the steps that wait, one row an environment: fewer than n of each."""
+        n_envs, most = len(self._pending), self._n - 1
+        empty = _Steps.empty(n_envs, most, n_observations, n_actions)
+        counts = np.zeros(n_envs, np.int64)
+        for i, steps in enumerate(self._pending):
+            if steps is not None:
+                counts[i] = len(steps.rewards)
+                for block, own in zip(empty, steps, strict=True):
+                    block[i, : counts[i]] = own
+        return {"counts": counts, **empty._asdict()}
+
+    def load_state(
+        self, state: State, n_observations: int, n_actions: int, begins_anew: BoolArray
+    ) -> None:
+        """Go on from what `state` returned, but with nothing where an environment begins anew."""
+        n_envs, most = len(self._pending), self._n - 1
+        counts = take(state, "counts", np.int64, (n_envs,))
+        if not ((counts >= 0) & (counts <= most)).all():
+            raise StateError(f"saved state's pending steps must be 0 to {most}: it is damaged")
+        empty = _Steps.empty(n_envs, most, n_observations, n_actions)._asdict()
+        given = [take(state, name, like.dtype, like.shape) for name, like in empty.items()]
+        for i in np.flatnonzero((counts > 0) & ~begins_anew):
+            self._pending[i] = _Steps._make(block[i, : counts[i]].copy() for block in given)
 
     def rows(self, trajectory: Trajectory) -> Rows:
         """Return the rows that a trajectory of all environments completes, env by env."""
@@ -82,6 +108,18 @@ class _Steps(NamedTuple):
     next_observations: Float32Array  # (n, n_observations)
     terminated: BoolArray  # (n,)
     ended: BoolArray  # (n,) terminated or truncated
+
+    @classmethod
+    def empty(cls, n_envs: int, n: int, n_observations: int, n_actions: int) -> _Steps:
+        """Allocate room for n steps of each environment, one row an environment."""
+        return cls(
+            np.zeros((n_envs, n, n_observations), np.float32),
+            np.zeros((n_envs, n, n_actions), np.float32),
+            np.zeros((n_envs, n)),
+            np.zeros((n_envs, n, n_observations), np.float32),
+            np.zeros((n_envs, n), np.bool_),
+            np.zeros((n_envs, n), np.bool_),
+        )
 
     @classmethod
     def of(cls, trajectory: Trajectory, i: int) -> _Steps:

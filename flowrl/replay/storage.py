@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from flowrl.config import ConfigError
+from flowrl.state import State, StateError, prefixed, take, take_count, within
 from flowrl.trajectory import Float32Array, IntArray
 
 # Share of the free memory that a buffer may take.
@@ -93,6 +94,39 @@ class RowStorage:
                 f"--replay.capacity needs {n_bytes / 2**30:.2f} GiB, and {available / 2**30:.2f} "
                 f"GiB of {where} are free; lower it, {way_out}"
             )
+
+    def state(self) -> State:
+        """Return the rows held: views, which the next row changes."""
+        held = {name: values[: self.size] for name, values in vars(self.rows).items()}
+        return {
+            "next": np.array(self.next),
+            "capacity": np.array(self.capacity),
+            "generations": self.generations[: self.size],
+            **prefixed("rows", held),
+        }
+
+    def load_state(self, state: State) -> None:
+        """Go on from what `state` returned; a ring that was not full yet may have grown."""
+        generations = take(state, "generations", np.int64, (None,))
+        size = len(generations)
+        capacity = take_count(state, "capacity")
+        place = take_count(state, "next", max(capacity - 1, 0))
+        is_full = size == capacity
+        if size > self.capacity or not (is_full or place == size):
+            raise StateError(
+                f"saved state's replay must have at most {self.capacity} rows, got {size} of "
+                f"{capacity} and the next at {place}: it is of another --replay.capacity"
+            )
+        if is_full and place and capacity != self.capacity:
+            raise StateError(
+                f"saved state's replay must have {self.capacity} places, as it has begun again "
+                f"from its first, got {capacity}: it is of another --replay.capacity"
+            )
+        rows = within("rows", state)
+        for name, own in vars(self.rows).items():
+            own[:size] = take(rows, name, np.float32, (size, *own.shape[1:]))
+        self.generations[:size] = generations
+        self.size, self.next = size, (place or size) % self.capacity
 
     def append(self, rows: Rows) -> tuple[int, int]:
         """Store rows, round the ring; return the first place and how many were kept."""
