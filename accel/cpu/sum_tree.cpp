@@ -207,8 +207,7 @@ void SumTree::set_td_errors(const int64_t* rows, const float* errors, int64_t n,
 }
 
 void SumTree::write(const int64_t* rows, const double* priorities, int64_t n) {
-  if (nodes_.size() < size_t(n)) nodes_.resize(size_t(n));
-  tree_kernels_.write(view_, rows, priorities, n, nodes_.data());
+  tree_kernels_.write(view_, rows, priorities, n);
   if (largest_of(priorities, n) <= largest_) return;
   // What a later one of the batch has overwritten does not count.
   for (int64_t i = 0; i < n; ++i) largest_ = std::max(largest_, leaves()[rows[i]]);

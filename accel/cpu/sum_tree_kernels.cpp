@@ -11,6 +11,7 @@ constexpr int kDescents = 64;
 constexpr double kLeastTarget = 5e-324;  // stands for 0: the first positive row
 // Fetches run this many rows ahead.
 constexpr int64_t kAhead = 16;
+constexpr int64_t kRowsTogether = 32;
 
 template <int fanout>
 ACCEL_INLINE void prefetch_siblings(const double* siblings) {
@@ -185,16 +186,14 @@ ACCEL_INLINE int64_t refresh_nodes(const TreeView& tree, int level, int64_t* nod
   return n_kept;
 }
 
-// Nodes are refreshed again where rows share them: that is right, and quicker than finding out,
-// until most of a level's nodes are among them; then all of it is.
+// Write rows' priorities, and keep their parents. Of all rows, n_ahead are still to come.
 template <int fanout>
-void write(const TreeView& tree, const int64_t* rows, const double* priorities, int64_t n,
-           int64_t* nodes) {
-  int level = tree.n_levels;
-  double* leaves = tree.sums[level];
-  const double* parents = tree.sums[level - 1];
+ACCEL_INLINE void write_rows(const TreeView& tree, const int64_t* rows, const double* priorities,
+                             int64_t n, int64_t n_ahead, int64_t* nodes) {
+  double* leaves = tree.sums[tree.n_levels];
+  const double* parents = tree.sums[tree.n_levels - 1];
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) {
+    if (i + kAhead < n_ahead) {
       const int64_t next = int64_t(uint64_t(rows[i + kAhead]) / fanout);
       prefetch_siblings<fanout>(leaves + next * fanout);
       __builtin_prefetch(parents + next);
@@ -202,9 +201,24 @@ void write(const TreeView& tree, const int64_t* rows, const double* priorities, 
     leaves[rows[i]] = priorities[i];
     nodes[i] = int64_t(uint64_t(rows[i]) / fanout);
   }
-  for (; level > 0 && n <= 2 * tree.n_nodes[level - 1]; --level)
-    n = refresh_nodes<fanout>(tree, level, nodes, n);
-  refresh_above<fanout>(tree, level);
+}
+
+// A few rows at a time go up the tree, so that what is fetched for the next level stays close. Nodes
+// are refreshed again where rows share them: that is right, and quicker than finding out, until a
+// level has fewer nodes than there are rows; then all of it is.
+template <int fanout>
+void write(const TreeView& tree, const int64_t* rows, const double* priorities, int64_t n) {
+  int64_t nodes[kRowsTogether];
+  int top = tree.n_levels;
+  while (top > 0 && n <= tree.n_nodes[top - 1]) --top;
+  for (int64_t begin = 0; begin < n; begin += kRowsTogether) {
+    const int64_t left = n - begin;
+    int64_t m = left < kRowsTogether ? left : kRowsTogether;
+    write_rows<fanout>(tree, rows + begin, priorities + begin, m, left, nodes);
+    for (int level = tree.n_levels; level > top; --level)
+      m = refresh_nodes<fanout>(tree, level, nodes, m);
+  }
+  refresh_above<fanout>(tree, top);
 }
 
 template <int fanout>

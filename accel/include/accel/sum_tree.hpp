@@ -71,9 +71,7 @@ class SumTree {
   TreeView view_{};
   double largest_ = 0.0;  // 0 before the first positive one
   mutable FairLock lock_;
-  // of one change, for the writer only
-  std::vector<int64_t> nodes_;
-  std::vector<double> changed_;
+  std::vector<double> changed_;  // by one update, for the writer only
 };
 
 }  // namespace accel

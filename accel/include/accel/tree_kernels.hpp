@@ -34,9 +34,8 @@ struct TreeTargets {
 struct TreeKernels {
   // Find each target's row; the total must be positive.
   void (*descend)(const TreeView&, const TreeTargets&, int64_t* rows, double* priorities);
-  // Replace the priorities of n rows, the last one of equal rows counts. `nodes` (n) is overwritten.
-  void (*write)(const TreeView&, const int64_t* rows, const double* priorities, int64_t n,
-                int64_t* nodes);
+  // Replace the priorities of n rows, the last one of equal rows counts.
+  void (*write)(const TreeView&, const int64_t* rows, const double* priorities, int64_t n);
   // Compute the ancestors of the rows first to last.
   void (*refresh_range)(const TreeView&, int64_t first, int64_t last);
   // The largest of n values, infinity where one is negative or NaN.
