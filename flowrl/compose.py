@@ -74,11 +74,12 @@ class ComposeOptions:
     def __post_init__(self) -> None:
         """Check every field, and the fields against each other."""
         check_fields(self)
-        if self.batch_size > self.capacity:
-            raise ConfigError(
-                f"--batch-size must be at most --capacity ({self.capacity}), got "
-                f"{self.batch_size}; lower it, or keep more rows"
-            )
+        for name, n_rows in (("batch", self.batch_size), ("insert", self.insert_size)):
+            if n_rows > self.capacity:
+                raise ConfigError(
+                    f"--{name}-size must be at most --capacity ({self.capacity}), got {n_rows}"
+                    "; lower it, or keep more rows"
+                )
         if self.fanout & (self.fanout - 1):
             raise ConfigError(f"--fanout must be a power of two from 2 to 64, got {self.fanout}")
 
@@ -115,7 +116,7 @@ def costs_of(
         return load_costs(options.costs, spec)
     from flowrl.composer.profile import measure_costs
 
-    return measure_costs(spec, workload, interface)
+    return measure_costs(spec, workload, interface, options.mode)
 
 
 def command(arguments: Sequence[str]) -> int:

@@ -23,7 +23,9 @@ layers; tau is the slowest stage in cycles. What the sources leave open and we c
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from math import ceil, inf
+from typing import Literal
 
 from flowrl.composer.costs import DeviceCosts, Origin, PrimitiveCosts, Seconds, impossible
 from flowrl.composer.hardware import Device, Link
@@ -100,19 +102,16 @@ def design(
     n_dsps: int,
     sram_bits: int,
     clock_hz: float,
-    rule: str = "best",
+    rule: Literal["best", "paper"] = "best",
 ) -> Design | None:
     """Return the learner that fits multipliers and memory; None where not one pipeline does.
 
     Rule "best" takes the least time, of equal ones that of the fewest pipelines. Rule "paper" takes
     as many pipelines as leave tau at its least.
     """
-    designs = [
-        found
-        for n in range(1, min(batch_size, n_dsps) + 1)
-        if (found := _design(stages, batch_size, n, n_dsps, clock_hz)) is not None
-        and found.sram_bits <= sram_bits
-    ]
+    most = min(batch_size, n_dsps // len(stages.work))
+    fitting = takewhile(lambda n: learner_bits(stages, n) <= sram_bits, range(1, most + 1))
+    designs = [_design(stages, batch_size, n, n_dsps, clock_hz) for n in fitting]
     if not designs:
         return None
     if rule == "paper":
@@ -123,11 +122,8 @@ def design(
 
 def _design(
     stages: Stages, batch_size: int, n_pipelines: int, n_dsps: int, clock_hz: float
-) -> Design | None:
-    balanced = balance(stages, n_dsps // n_pipelines)
-    if balanced is None:
-        return None
-    tau, unroll = balanced
+) -> Design:
+    tau, unroll = balance(stages, n_dsps // n_pipelines)
     cycles = tau * (ceil(batch_size / n_pipelines) + stages.depth)
     return Design(n_pipelines, unroll, tau, learner_bits(stages, n_pipelines), cycles / clock_hz)
 

@@ -57,8 +57,8 @@ def _attributes(placement: Placement) -> dict[str, str | float]:
 
 
 def _write_costs(group: Any, costs: Costs) -> None:
-    for name, texts in (("devices", costs), ("primitives", PRIMITIVES)):
-        _write(group, name, np.array(list(texts), h5py.string_dtype()), "", f"names of {name}")
+    for name, names in (("devices", tuple(costs)), ("primitives", PRIMITIVES)):
+        _write(group, name, np.array(names, h5py.string_dtype()), "", f"names of {name}")
     for share in SHARES:
         # (n_devices, n_primitives)
         numbers = [
@@ -71,8 +71,8 @@ def _write_costs(group: Any, costs: Costs) -> None:
         origins = np.array([[number.origin for number in row] for row in numbers], object)
         _write(group, f"{share}/seconds", seconds, "s", f"time of each primitive on {where}")
         _write(group, f"{share}/spread", spread, "s", "interquartile range, 0 if not measured")
-        texts = origins.astype(h5py.string_dtype())
-        _write(group, f"{share}/origin", texts, "", "measured, modelled or given")
+        origins = origins.astype(h5py.string_dtype())
+        _write(group, f"{share}/origin", origins, "", "measured, modelled or given")
 
 
 def _write_assignments(group: Any, n_devices: int, placement: Placement) -> None:

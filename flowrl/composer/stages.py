@@ -40,14 +40,12 @@ def stages_of(workload: Workload) -> Stages:
     return _stages(parts, workload)
 
 
-def balance(stages: Stages, n_multipliers: int) -> tuple[int, tuple[int, ...]] | None:
-    """Return tau and the multipliers of each stage; None where not every stage has one.
+def balance(stages: Stages, n_multipliers: int) -> tuple[int, tuple[int, ...]]:
+    """Return tau and the multipliers of each stage, of which there is one at least.
 
     tau(B) = least t with sum_s ceil(n_s / t) <= B and t >= max_s ceil(n_s / cap_s), then
     UF_s = ceil(n_s / t).
     """
-    if n_multipliers < len(stages.work):
-        return None
     low = max(-(-work // most) for work, most in zip(stages.work, stages.most, strict=True))
     high = max(low, *stages.work)
     while low < high:  # the sum falls as t grows

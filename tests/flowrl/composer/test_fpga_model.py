@@ -90,7 +90,7 @@ def test_multipliers_are_balanced(n_multipliers, tau, total):
 
 
 def test_fewer_multipliers_than_stages_are_no_pipeline():
-    assert balance(stages_of(workload()), 8) is None
+    assert design(stages_of(workload()), 32, 8, 10**9, 1e8) is None
 
 
 def test_balancing_finds_the_least_tau():
