@@ -158,7 +158,7 @@ def _write(path: Path, costs: Costs, placement: Placement) -> None:
     try:
         write_matrix(path, costs, placement)
     except MatrixFileError as error:
-        raise ConfigError(f"--out must be a file that can be written, {path} {error}") from None
+        raise ConfigError(f"--out must be a file that can be written, but {path} {error}") from None
 
 
 def _print(options: ComposeOptions, costs: Costs, placement: Placement) -> None:
