@@ -56,4 +56,6 @@ def _is_taken(option: str, path: Path) -> bool:
     try:
         return holds_matrix(path)
     except MatrixFileError as error:
-        raise ConfigError(f"{option} must be an HDF5 file or a new one, but {path} {error}") from None
+        raise ConfigError(
+            f"{option} must be an HDF5 file or a new one, but {path} {error}"
+        ) from None
