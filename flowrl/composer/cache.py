@@ -1,0 +1,82 @@
+"""Keep what was measured on one device, by hardware and workload, in the cache directory.
+
+One JSON file a measurement; a file that is not what was written counts as none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+from flowrl.composer.costs import PRIMITIVES, DeviceCosts, Origin, PrimitiveCosts, Seconds
+
+
+@dataclass(frozen=True)
+class DeviceProfile:
+    """Costs of one device and from how many iterations they were taken."""
+
+    costs: DeviceCosts
+    n_iterations: int
+
+
+def folder() -> Path:
+    """Return the directory of the measurements: below FLOWRL_CACHE, or the platform's own."""
+    from flowrl.startup import cache_root  # sets up the threads of libraries when it is imported
+
+    return cache_root() / "composer"
+
+
+def load_profile(key: Mapping[str, Any]) -> DeviceProfile | None:
+    """Return what was measured under this key, or None where nothing sound is kept."""
+    try:
+        kept = json.loads(_path(key).read_text("utf-8"))
+        if kept["key"] != json.loads(json.dumps(key)):
+            return None
+        costs = DeviceCosts(_read(kept["alone"]), _read(kept["shared"]))
+        return DeviceProfile(costs, int(kept["n_iterations"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def save_profile(key: Mapping[str, Any], profile: DeviceProfile) -> None:
+    """Keep a measurement; where that can't be done it is made again next time."""
+    path = _path(key)
+    kept = {
+        "key": key,
+        "n_iterations": profile.n_iterations,
+        "alone": _table(profile.costs.alone),
+        "shared": _table(profile.costs.shared),
+    }
+    draft = path.with_suffix(f".{os.getpid()}")
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(kept), "utf-8")
+        draft.replace(path)
+
+
+def _path(key: Mapping[str, Any]) -> Path:
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+    return folder() / f"{digest[:32]}.json"
+
+
+def _table(costs: PrimitiveCosts) -> dict[str, list[float]]:
+    found = {name: getattr(costs, name) for name in PRIMITIVES}
+    return {name: [seconds.value, seconds.spread] for name, seconds in found.items()}
+
+
+def _read(table: Mapping[str, Any]) -> PrimitiveCosts:
+    return PrimitiveCosts(**{name: _seconds(*table[name]) for name in PRIMITIVES})
+
+
+def _seconds(value: Any, spread: Any) -> Seconds:
+    numbers = float(value), float(spread)
+    if any(isnan(number) or number < 0 for number in numbers):
+        raise ValueError
+    return Seconds(numbers[0], Origin.MEASURED, numbers[1])
