@@ -37,7 +37,6 @@ _METHODS = {
     "update_policy": "def update_policy(self, batch): make one step, return |TD errors| (n,)",
 }
 _ATTEMPTS = 32  # calls of get_action, which may explore instead of asking its network
-_SPACES = ("observation_space", "action_space")
 
 
 @dataclass(frozen=True)
@@ -97,6 +96,7 @@ def make_trainer(
             raise ConfigError(
                 f"options of {cls.__name__} must be its arguments, got {shown(name)}{close}"
             )
+        _check_switch(cls, parameters.get(name), options[name])
     arguments = {name: value for name, value in given.items() if name in parameters}
     arguments |= options
     missing = [n for n, p in parameters.items() if _is_required(p) and n not in arguments]
@@ -107,6 +107,16 @@ def make_trainer(
             f"set_train_function({cls.__name__}, {missing[0]}=...)"
         )
     return _built(cls, arguments)
+
+
+def _check_switch(cls: type[Any], parameter: inspect.Parameter | None, value: object) -> None:
+    """Refuse anything but a truth value for one: the text "False" would be true."""
+    if parameter is None or not isinstance(parameter.default, bool) or isinstance(value, bool):
+        return
+    raise ConfigError(
+        f"options of {cls.__name__}: {parameter.name} must be True or False, got {shown(value)}; "
+        f"the default is {parameter.default}"
+    )
 
 
 def _built(cls: type[Any], arguments: Mapping[str, Any]) -> Any:
