@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from accel.backends import BackendError
 from accel.interfaces import LearningStep
 from flowrl.agents.off_policy import OffPolicyAgent
 from flowrl.config import ConfigError, RunConfig
-from flowrl.learners.off_policy import OffPolicyLearner
-from flowrl.registry import OFF_POLICY_LEARNERS, load_learner
-from flowrl.replay import Governor, ReplayManager, Rows, RowStorage, Sample
-from flowrl.seeding import Stream, generator, integer_seed
+from flowrl.placed import Placed
+from flowrl.replay import Governor, Rows, Sample
+from flowrl.seeding import Stream, generator
 from flowrl.state import (
     N_WORDS,
     State,
@@ -45,9 +43,10 @@ class Learning:
         _check(config, self.governor)
         n_observations, n_actions = agent.interface.n_observations, agent.interface.n_actions
         n_rows = min(replay.capacity, config.n_transitions)
-        self.storage = RowStorage(n_rows, n_observations, n_actions, replay.file)
-        self.replay = ReplayManager(replay, self.storage)
-        self.learner = _make_learner(config, agent)
+        self.places = Placed.find(config.placement)
+        self.storage = self.places.storage(n_rows, n_observations, n_actions, replay.file)
+        self.replay = self.places.replay_manager(replay, self.storage)
+        self.learner = self.places.learner(config, agent)
         self._rng = generator(config.seed, Stream.REPLAY)
         self.mean, self.std = np.zeros(n_observations), np.ones(n_observations)
         self.n_updates = self.n_skipped = 0
@@ -197,17 +196,6 @@ class Learning:
                 f"{limit} updates in a row were not finite; the parameters are those before them. "
                 "Look at the environment's rewards and observations, or lower the learning rates"
             )
-
-
-def _make_learner(config: RunConfig, agent: OffPolicyAgent) -> OffPolicyLearner:
-    make = load_learner(OFF_POLICY_LEARNERS, config.learner)
-    seed, device = integer_seed(config.seed, Stream.LEARNER), config.off_policy.device
-    try:
-        learner: OffPolicyLearner = make(agent, seed, device, config.off_policy.threads)
-    except BackendError as error:
-        raise ConfigError(f"--off-policy.device {device} can't be used: {error}") from error
-    learner.load_parameters(agent.initial_parameters(config.seed))
-    return learner
 
 
 def _check(config: RunConfig, governor: Governor) -> None:

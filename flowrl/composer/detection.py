@@ -17,10 +17,15 @@ def n_cores() -> int:
     return os.cpu_count() or 1
 
 
+def find_host() -> Device:
+    """Return the processor."""
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return Device("cpu", Kind.CPU, memory_bytes, cores=n_cores(), simd=variants()[0])
+
+
 def find_devices() -> tuple[Device, ...]:
     """Return the host, the CUDA devices, and the processor and FPGA emulator as SYCL has them."""
-    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    host = Device("cpu", Kind.CPU, memory_bytes, cores=n_cores(), simd=variants()[0])
+    host = find_host()
     return (host, *_cuda_devices(), *_sycl_devices(host))
 
 

@@ -11,7 +11,7 @@ from flowrl.config.options import check_fields, choice, file, real, switch, whol
 PRIORITIES = ("uniform", "prioritized")
 STORAGES = ("memory", "file")
 SETTINGS = ("auto", "relayed", "joined")
-DEVICES = ("cpu", "cuda", "sycl")
+ITERATIONS = ("strict", "relaxed", "pipelined")
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,6 @@ class OffPolicyConfig:
     )
     observation_clip: float = real(
         10.0, "bound of a normalised observation [standard deviations]", 0, 1e6, above=True
-    )
-    device: str = choice(
-        "cpu", "where the learner and the sum tree run; see python -m accel", DEVICES
     )
     threads: int = whole(1, "threads of the learner on the processor", 1, 1024)
     report_interval: int = whole(1000, "transitions between two rows of results", 1, 10**9)
@@ -106,6 +103,12 @@ class ParallelConfig:
         "auto: joined where both are on one device",
         SETTINGS,
     )
+    iteration: str = choice(
+        "strict",
+        "what goes on while a batch is learnt, setting relayed. strict: new rows are stored; "
+        "relaxed: and the last batch's priorities set; pipelined: and the next batch drawn",
+        ITERATIONS,
+    )
     max_replacements: int = whole(
         10, "local processes that may be replaced after they died before the run ends", 0, 10**6
     )
@@ -113,6 +116,11 @@ class ParallelConfig:
     def __post_init__(self) -> None:
         """Check every field."""
         check_fields(self, "parallel.")
+        if self.iteration != "strict" and self.setting == "joined":
+            raise ConfigError(
+                f"--parallel.iteration must be strict in setting joined, got {self.iteration}; "
+                "use --parallel.setting relayed"
+            )
 
 
 @dataclass(frozen=True)

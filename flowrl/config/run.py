@@ -18,6 +18,7 @@ from flowrl.config.off_policy import (
     Td3Config,
 )
 from flowrl.config.options import check_fields, choice, file, pairs, real, switch, text, whole
+from flowrl.config.placement import read_placement
 
 ALGORITHMS = ("ppo", "dqn", "ddpg", "td3", "sac")
 BOOTSTRAPS = ("regular", "eoe", "pt")
@@ -171,6 +172,13 @@ class RunConfig:
         BOOTSTRAPS,
     )
     learner: str = choice("native", "code that computes the gradients", LEARNERS)
+    placement: str = text(
+        "cpu",
+        "devices of replay manager, learner and data storage, off-policy: a device of "
+        "python -m flowrl.compose; replay=DEVICE,learner=DEVICE,storage=DEVICE; or auto: the "
+        "composer measures and chooses",
+        "WHERE",
+    )
     seed: int = whole(0, "seed of every random number of the run", 0, 2**63 - 1)
     out: Path | None = file("results; by default out/ALGO_ENV_seedSEED.h5", "FILE.h5")
     resume: Path | None = file(
@@ -206,6 +214,11 @@ class RunConfig:
                 "; use fewer environments or larger updates"
             )
 
+        places = read_placement(self.placement)
+        if self.algo == "ppo" and places != read_placement("cpu"):
+            raise ConfigError(
+                f"--placement must be cpu for PPO, which has no replay, got {self.placement}"
+            )
         if self.algo == "ppo" and self.parallel.workers:
             raise ConfigError(
                 "--parallel.workers must be 0 for PPO, which is parallel over the ranks of mpirun "

@@ -40,10 +40,10 @@ class TorchOffPolicyLearner:
         self, agent: OffPolicyAgent, seed: int, device: str = "cpu", n_threads: int = 1
     ) -> None:
         """Make a learner on a torch device; raise ConfigError where there is none."""
-        if device != "cpu" and not (device == "cuda" and torch.cuda.is_available()):
+        if device != "cpu" and not torch.cuda.is_available():
             raise ConfigError(
-                f"--off-policy.device {device} needs a CUDA device that torch finds, and there is "
-                "none; use --off-policy.device cpu"
+                f"--placement learner={device} needs a CUDA device that torch finds, and there is "
+                "none; use learner=cpu"
             )
         self._options, self._device = agent.options, torch.device(device)
         torch.manual_seed(seed)

@@ -43,7 +43,12 @@ class LearningSide(Protocol):
         """End the threads."""
 
 
-SETTINGS: dict[str, type[Joined] | type[Relayed]] = {"joined": Joined, "relayed": Relayed}
+def _learning_side(
+    config: RunConfig, learning: Learning, watch: Stopwatch, mail: Mail, setting: str
+) -> LearningSide:
+    if setting == "joined":
+        return Joined(learning, watch, mail)
+    return Relayed(learning, watch, mail, config.parallel.iteration)
 
 
 class _Source:
@@ -102,7 +107,7 @@ class Host:
         """Prepare a run; `watch` is that of `learning`."""
         self._config, self._team, self._learning = config, team, learning
         self._mail = Mail()
-        self._side: LearningSide = SETTINGS[setting](learning, watch, self._mail)
+        self._side = _learning_side(config, learning, watch, self._mail, setting)
         self._sources = [_Source(config, int(n)) for n in team.shares]
         self._lengths = (c.n_transitions for c in team.schedule.collections())
         # By the collection that a row of results follows: its transitions, the row, blow-ups.

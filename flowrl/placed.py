@@ -1,0 +1,116 @@
+"""Replay manager, data storage and learner on the devices that a placement names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from accel.backends import BackendError
+from flowrl.agents.off_policy import OffPolicyAgent
+from flowrl.composer.detection import find_devices, find_host
+from flowrl.composer.hardware import Device, Kind
+from flowrl.config import ConfigError, ReplayConfig, RunConfig
+from flowrl.config.names import suggestion
+from flowrl.config.placement import Places, read_placement
+from flowrl.learners.off_policy import OffPolicyLearner
+from flowrl.registry import OFF_POLICY_LEARNERS, load_learner
+from flowrl.replay import ReplayManager, RowStorage
+from flowrl.seeding import Stream, integer_seed
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The devices of the three, found on this machine."""
+
+    replay_device: Device
+    learner_device: Device
+    storage_device: Device
+
+    @classmethod
+    def find(cls, placement: str) -> Placed:
+        """Find the devices of `--placement`; raise ConfigError for one that is not here."""
+        places = read_placement(placement)
+        if places is None:
+            raise ConfigError("--placement auto must be composed before a run begins")
+        devices = {device.name: device for device in _devices(places)}
+        for name, device in zip(places._fields, places, strict=True):
+            if device not in devices:
+                raise ConfigError(
+                    f"--placement {name}={device} must be one of {', '.join(devices)}"
+                    f"{suggestion(device, devices)}; python -m accel says why others are missing"
+                )
+        return cls(*(devices[device] for device in places))
+
+    def __str__(self) -> str:
+        """Return the devices as `--placement` names them."""
+        devices = self.replay_device, self.learner_device, self.storage_device
+        return str(Places(*(device.name for device in devices)))
+
+    @property
+    def are_joined(self) -> bool:
+        """Tell whether replay manager and learner are on one device (PEARL's setting 2)."""
+        return self.replay_device == self.learner_device
+
+    def storage(
+        self, capacity: int, n_observations: int, n_actions: int, path: Path | None
+    ) -> RowStorage:
+        """Allocate the rows. SYCL's devices here compute in the processor's memory."""
+        if self.storage_device.kind is Kind.CUDA:
+            raise ConfigError(
+                "--placement storage must be in the processor's memory, got "
+                f"{self.storage_device.name}; use storage=cpu"
+            )
+        return RowStorage(capacity, n_observations, n_actions, path)
+
+    def replay_manager(self, config: ReplayConfig, storage: RowStorage) -> ReplayManager:
+        """Make the replay manager; its sum tree is on the device."""
+        device = self.replay_device
+        return _reported(
+            "replay",
+            device,
+            lambda: ReplayManager(config, storage, device.backend, device.backend_device),
+        )
+
+    def learner(self, config: RunConfig, agent: OffPolicyAgent) -> OffPolicyLearner:
+        """Make the learner, with the first parameters of the run's seed."""
+        device, seed = self.learner_device, integer_seed(config.seed, Stream.LEARNER)
+        make, n_threads = (
+            load_learner(OFF_POLICY_LEARNERS, config.learner),
+            config.off_policy.threads,
+        )
+        where: tuple[object, ...] = (device.backend, n_threads, device.backend_device)
+        if config.learner == "torch":
+            where = (_torch_device(device), n_threads)
+        learner: OffPolicyLearner = _reported("learner", device, lambda: make(agent, seed, *where))
+        learner.load_parameters(agent.initial_parameters(config.seed))
+        return learner
+
+
+def _devices(places: Places) -> tuple[Device, ...]:
+    host = find_host()
+    # Looking for the others takes a second.
+    return (host,) if set(places) == {host.name} else find_devices()
+
+
+def _torch_device(device: Device) -> str:
+    if device.kind is Kind.CPU:
+        return "cpu"
+    if device.kind is Kind.CUDA:
+        return f"cuda:{device.backend_device}"
+    raise ConfigError(
+        f"--placement learner={device.name} must be a CPU or a CUDA device for --learner torch; "
+        "use --learner native"
+    )
+
+
+def _reported(name: str, device: Device, make: Callable[[], T]) -> T:
+    try:
+        return make()
+    except (BackendError, ValueError, RuntimeError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"--placement {name}={device.name} can't be used: {error}") from error
