@@ -7,7 +7,7 @@ import numpy as np
 from accel.interfaces import LearningStep
 from flowrl.agents.off_policy import OffPolicyAgent
 from flowrl.config import ConfigError, RunConfig
-from flowrl.placed import Placed
+from flowrl.placed import Placed, Primitives
 from flowrl.replay import Governor, Rows, Sample
 from flowrl.seeding import Stream, generator
 from flowrl.state import (
@@ -35,19 +35,23 @@ _LEAST_STD = 1e-6
 class Learning:
     """Replay manager, data storage and learner on one process, whoever acts."""
 
-    def __init__(self, config: RunConfig, agent: OffPolicyAgent, watch: Stopwatch) -> None:
-        """Allocate the replay buffer and the learner; raise ConfigError for what can't be."""
+    def __init__(
+        self,
+        config: RunConfig,
+        agent: OffPolicyAgent,
+        watch: Stopwatch,
+        primitives: Primitives | None = None,
+    ) -> None:
+        """Take the primitives, or make them as configured; raise ConfigError for what can't be."""
         own, replay = config.off_policy, config.replay
         self._config, self.agent, self._watch = config, agent, watch
         self.governor = Governor(own.updates_per_transition, own.learning_starts, replay.batch_size)
         _check(config, self.governor)
-        n_observations, n_actions = agent.interface.n_observations, agent.interface.n_actions
-        n_rows = min(replay.capacity, config.n_transitions)
         self.places = Placed.find(config.placement)
-        self.storage = self.places.storage(n_rows, n_observations, n_actions, replay.file)
-        self.replay = self.places.replay_manager(replay, self.storage)
-        self.learner = self.places.learner(config, agent)
+        made = primitives or self.places.primitives(config, agent)
+        self.storage, self.replay, self.learner = made.storage, made.replay_manager, made.learner
         self._rng = generator(config.seed, Stream.REPLAY)
+        n_observations = agent.interface.n_observations
         self.mean, self.std = np.zeros(n_observations), np.ones(n_observations)
         self.n_updates = self.n_skipped = 0
         self._skipped_in_a_row = 0

@@ -23,6 +23,15 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class Primitives:
+    """Data storage, replay manager and learner of a run, wherever they are."""
+
+    storage: RowStorage
+    replay_manager: ReplayManager
+    learner: OffPolicyLearner
+
+
+@dataclass(frozen=True)
 class Placed:
     """The devices of the three, found on this machine."""
 
@@ -54,6 +63,15 @@ class Placed:
     def are_joined(self) -> bool:
         """Tell whether replay manager and learner are on one device (PEARL's setting 2)."""
         return self.replay_device == self.learner_device
+
+    def primitives(self, config: RunConfig, agent: OffPolicyAgent) -> Primitives:
+        """Make all three with the sizes of a configuration."""
+        n_rows = min(config.replay.capacity, config.n_transitions)
+        interface, replay = agent.interface, config.replay
+        storage = self.storage(n_rows, interface.n_observations, interface.n_actions, replay.file)
+        return Primitives(
+            storage, self.replay_manager(replay, storage), self.learner(config, agent)
+        )
 
     def storage(
         self, capacity: int, n_observations: int, n_actions: int, path: Path | None
