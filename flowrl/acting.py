@@ -15,7 +15,8 @@ from flowrl.policies import PolicyArrays
 from flowrl.registry import EnvironmentSource
 from flowrl.schedule import Schedule
 from flowrl.seeding import Stream, integer_seed
-from flowrl.trajectory import Float32Array, Float64Array, IntArray, Trajectory
+from flowrl.state import State
+from flowrl.trajectory import BoolArray, Float32Array, Float64Array, IntArray, Trajectory
 
 Observation = Float32Array | Float64Array  # (n_observations,)
 
@@ -66,6 +67,14 @@ class Acting:
             self.collector.noise = exploring_noise(self._kind, amount)
         trajectory = self.collector.collect(lengths)
         return trajectory, self.collector.finished_episodes(trajectory, self._envs)
+
+    def state(self) -> State:
+        """Return all but the policy, which follows from what was learnt."""
+        return self.collector.state()
+
+    def load_state(self, state: State, life: int) -> BoolArray:
+        """Go on from what `state` returned; mark the environments that begin anew, in this life."""
+        return self.collector.load_state(state, life)
 
     def close(self) -> None:
         """Close the environments."""

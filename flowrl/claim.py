@@ -16,6 +16,26 @@ class ClaimError(RuntimeError):
     """Report that an output belongs to another run or to somebody else."""
 
 
+def allocate(descriptor: int, size: int) -> None:
+    """Give a file its blocks on the disk, where the system can; raise where it is full."""
+    if not hasattr(os, "posix_fallocate"):  # macOS
+        return
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+
+
+def is_locked(path: Path) -> bool:
+    """Tell whether another process has a file open for writing, as far as can be told."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        return not _lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def temporary_beside(path: Path) -> Path:
     """Return a name in the same directory that no other process uses."""
     token = f"{platform.node()[:40]}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -65,7 +85,7 @@ def _refuse(path: Path, overwrite: bool) -> None:
         raise ClaimError(
             f"{path}: exists and is not a readable flowrl run; give another --out, or remove it"
         ) from None
-    if _is_locked(path):
+    if is_locked(path):
         raise ClaimError(
             f"{path}: is being written by a run in progress (process {attributes.process} on "
             f"{attributes.host}) or held open by another program; give another --out"
@@ -77,14 +97,6 @@ def _refuse(path: Path, overwrite: bool) -> None:
         f"{path}: already holds a run ({status}, started {attributes.start_time}); "
         "give another --out, or --overwrite to replace it"
     )
-
-
-def _is_locked(path: Path) -> bool:
-    descriptor = os.open(path, os.O_RDWR)
-    try:
-        return not _lock(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _lock(descriptor: int) -> bool:

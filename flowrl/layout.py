@@ -121,6 +121,36 @@ def mark_end(file: Any, status: str) -> None:
     file.flush()
 
 
+def cut_back(file: Any, n_rows: Mapping[str, int], policy: Columns, update: int) -> None:
+    """Drop the rows beyond n_rows, a policy of later updates, and an evaluation."""
+    # First what says how much is whole: a kill in between leaves a file of fewer rows.
+    file[COMMITTED.name][...] = [n_rows[table] for table in TABLE_NAMES]
+    file.flush()
+    for table in TABLE_NAMES:
+        for dataset in file[table].values():
+            dataset.resize((n_rows[table],))
+    for name, values in policy.items():
+        file["policy"][name][0] = values
+    file["policy/updates"][...] = [update, -1]
+    if "evaluation" in file:
+        del file["evaluation"]
+
+
+def mark_resumed(file: Any, header: Mapping[str, Any], update: int) -> None:
+    """Write who goes on with a run, from where, and by which options."""
+    changed = {name: header[name] for name in ("config", "n_ranks", "host")}
+    attributes = changed | {
+        "status": "running",
+        "process": os.getpid(),
+        "end_time": "",
+        "n_resumes": int(file.attrs.get("n_resumes", 0)) + 1,
+        "resumed_after_update": update,
+        "resume_command": header["command"],
+    }
+    for name, value in attributes.items():
+        file.attrs[name] = value
+
+
 def write_evaluation(
     file: Any, returns: Columns, gain: float | None, notes: Mapping[str, float | str]
 ) -> None:

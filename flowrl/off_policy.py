@@ -25,8 +25,10 @@ from flowrl.policies import PolicyArrays
 from flowrl.quantities import OFF_POLICY_SHARES
 from flowrl.registry import EnvironmentSource, build_agent
 from flowrl.replay import NStep, row_bytes
+from flowrl.state import State, prefixed, take_count, within
+from flowrl.stopping import Wishes
 from flowrl.stopwatch import Stopwatch
-from flowrl.trainer import mean
+from flowrl.trainer import check_progress, mean, restart_notes
 from flowrl.trajectory import Float64Array, IntArray
 
 
@@ -84,6 +86,9 @@ class OffPolicyTrainer:
         self.acting = Acting(config, self.agent, source, 0, config.n_envs)
         own = config.off_policy
         self._n_step = NStep(config.n_envs, own.n_steps, own.gamma, own.reward_scale)
+        self.n_reports = self._transitions = 0
+        self.wishes = Wishes()
+        self.can_be_saved = True
 
     @property
     def collector(self) -> Collector:
@@ -129,11 +134,11 @@ class OffPolicyTrainer:
     def updates(self) -> Iterator[OffPolicyReport]:
         """Train to the end; yield a report every `report_interval` transitions and at the end."""
         interval, end = self._config.off_policy.report_interval, self._config.n_transitions
-        transitions = 0
+        transitions = self._transitions
         episodes: list[Float64Array] = []
         steps: list[LearningStep] = []
         self._watch.reset()
-        for collection in self.schedule.collections():
+        for collection in self.schedule.collections(transitions):
             episodes.append(self._collect(collection.lengths, transitions))
             before, transitions = transitions, transitions + collection.n_transitions
             made = self.learning.catch_up(transitions)
@@ -141,9 +146,35 @@ class OffPolicyTrainer:
                 self._follow()
                 steps += made
             if transitions // interval > before // interval or transitions == end:
+                self.n_reports, self._transitions = self.n_reports + 1, transitions
+                self.wishes.agree(self.wishes.word())
                 yield self._report(transitions, episodes, steps)
                 episodes, steps = [], []
                 self._watch.reset()
+
+    def state(self) -> State:
+        """Return all that it takes to go on later; rows of the replay buffer are views."""
+        sizes = self.agent.interface.n_observations, self.agent.interface.n_actions
+        return {
+            "n_reports": np.array(self.n_reports),
+            "n_transitions": np.array(self._transitions),
+            **prefixed("learning", self.learning.saved()),
+            **prefixed("acting", self.acting.state()),
+            **prefixed("n_step", self._n_step.state(*sizes)),
+        }
+
+    def load_state(self, state: State, life: int) -> list[str]:
+        """Go on from what `state` returned; say what is not as it was."""
+        self.n_reports = take_count(state, "n_reports")
+        self._transitions = take_count(state, "n_transitions")
+        check_progress(self._transitions, self._config.n_transitions)
+        has_rows = self.learning.load(within("learning", state), self._transitions)
+        begins_anew = self.acting.load_state(within("acting", state), life)
+        sizes = self.agent.interface.n_observations, self.agent.interface.n_actions
+        self._n_step.load_state(within("n_step", state), *sizes, begins_anew)
+        if self.learning.has_learnt:
+            self._follow()
+        return [*restart_notes(begins_anew), *replay_notes(self.learning, has_rows)]
 
     def _collect(self, lengths: IntArray, transitions: int) -> Float64Array:
         """Unroll the environments and store their rows; return the episodes that ended."""
@@ -168,6 +199,16 @@ class OffPolicyTrainer:
         state["staleness"] = 0.0
         n_updates, seconds = self.learning.n_updates, self._watch.seconds
         return make_report(transitions, n_updates, episodes, steps, state, seconds)
+
+
+def replay_notes(learning: Learning, has_rows: bool) -> list[str]:
+    """Say that a replay buffer was not kept."""
+    if has_rows:
+        return []
+    return [
+        "the replay buffer is empty (--checkpoint.replay none): learning begins again after "
+        f"{learning.governor.first} transitions"
+    ]
 
 
 def make_report(

@@ -32,9 +32,15 @@ from flowrl.quantities import ON_POLICY_SHARES as SHARES
 from flowrl.registry import LEARNERS, EnvironmentSource, load_learner
 from flowrl.schedule import Collection, Schedule, share
 from flowrl.seeding import Stream, integer_seed
+from flowrl.shares import deal, gather_rows, share_rows
+from flowrl.state import State, StateError, prefixed, take_count, take_like, within
+from flowrl.stopping import Wishes
 from flowrl.stopwatch import Stopwatch
-from flowrl.trainer import TrainingError, mean
+from flowrl.trainer import TrainingError, check_progress, mean, restart_notes
 from flowrl.trajectory import Float64Array, IntArray, Trajectory
+
+# Of a run's counts, those that a checkpoint keeps.
+_COUNTS = ("n_updates", "n_transitions", "n_skipped", "n_skipped_in_a_row")
 
 
 @dataclass(frozen=True)
@@ -96,9 +102,14 @@ class OnPolicyTrainer:
         self.collector = self._make_collector(source)
         self._watch = Stopwatch()
         self._shuffle_seed = integer_seed(config.seed, Stream.PERMUTATION)
+        self._number = self._transitions = 0  # updates and transitions made
         self._skipped = self._skipped_in_a_row = 0
         self._rate_factor = 1.0
-        self._accumulators = np.zeros(self.learner.n_accumulators, np.int64)
+        self.wishes = Wishes()
+        self.can_be_saved = True
+        # The last one carries what ranks wish of each other: no message of its own.
+        self._summed = np.zeros(self.learner.n_accumulators + 1, np.int64)
+        self._accumulators = self._summed[:-1]
 
     def _make_learner(self) -> Learner:
         make = load_learner(LEARNERS, self._config.learner)
@@ -146,29 +157,82 @@ class OnPolicyTrainer:
 
     def updates(self) -> Iterator[UpdateReport | None]:
         """Train to the end; yield after each update its report on root and None elsewhere."""
-        number = transitions = 0
-        for collection in self.schedule.collections():
+        for collection in self.schedule.collections(self._transitions):
             self._watch.reset()
             self.publish_policy()
             trajectory = self.collector.collect(collection.lengths[self._first : self._stop])
             assessments = [self._assess(trajectory, envs) for envs in collection.updates]
             rows = self._exchange(trajectory, collection, assessments)
-            blow_ups = int(rows[:, -1].sum())
             for envs, assessment in zip(collection.updates, assessments, strict=True):
-                number += 1
-                progress = transitions / self._config.n_transitions
+                self._number += 1
+                progress = self._transitions / self._config.n_transitions
                 self._rate_factor = 1.0 - progress * (1.0 - self._config.ppo.final_learning_rate)
-                transitions += int(collection.lengths[envs].sum())
+                self._transitions += int(collection.lengths[envs].sum())
                 moments = Moments.of(rows[envs, :N_SUMS])
-                steps = self._learn(number, collection.lengths[envs], envs, assessment, moments)
-                gathered = self._gather(trajectory, envs)
-                if gathered is None:
-                    yield None
-                    continue
-                seconds, episodes = gathered
-                yield UpdateReport(
-                    number, transitions, moments, steps, self._skipped, blow_ups, episodes, seconds
-                )
+                steps = self._learn(collection.lengths[envs], envs, assessment, moments)
+                # Later updates of a collection need its trajectory, which nobody keeps.
+                self.can_be_saved = envs is collection.updates[-1]
+                yield self._report(trajectory, envs, moments, steps, int(rows[:, -1].sum()))
+
+    def _report(
+        self,
+        trajectory: Trajectory,
+        envs: IntArray,
+        moments: Moments,
+        steps: tuple[StepReport, ...],
+        blow_ups: int,
+    ) -> UpdateReport | None:
+        """Return on root what there is to say of the last update, None elsewhere."""
+        gathered = self._gather(trajectory, envs)
+        if gathered is None:
+            return None
+        seconds, episodes = gathered
+        return UpdateReport(
+            self._number, self._transitions, moments, steps, self._skipped, blow_ups, episodes,
+            seconds,
+        )  # fmt: skip
+
+    @property
+    def n_reports(self) -> int:
+        """Count the reports since the start of the run: one an update."""
+        return self._number
+
+    def state(self) -> State | None:
+        """Return on root all that it takes to go on later, None elsewhere; every rank calls it."""
+        rows = gather_rows(self._comm, self.collector.state())
+        if rows is None:
+            return None
+        counts = (self._number, self._transitions, self._skipped, self._skipped_in_a_row)
+        return {
+            **{name: np.array(count) for name, count in zip(_COUNTS, counts, strict=True)},
+            **prefixed("learner", self.learner.state()),
+            **prefixed("moments", self.moments.state()),
+            **prefixed("collector", rows),
+        }
+
+    def load_state(self, state: State, life: int) -> list[str]:
+        """Go on from what `state` returned on root, {} elsewhere; every rank calls it."""
+        parts = None
+        try:
+            parts = self._parts(state) if self._comm.rank == 0 else None
+        finally:
+            own = deal(self._comm, parts)  # others wait for it, whatever root has found
+        counts = [take_count(own, name) for name in _COUNTS]
+        self._number, self._transitions, self._skipped, self._skipped_in_a_row = counts
+        check_progress(self._transitions, self._config.n_transitions)
+        try:
+            self.learner.load_state(take_like(within("learner", own), self.learner.state()))
+        except ValueError as error:
+            raise StateError(f"the learner refuses its saved state: {error}") from error
+        self.moments.load_state(within("moments", own))
+        begins_anew = self.collector.load_state(within("collector", own), life)
+        return restart_notes(begins_anew)
+
+    def _parts(self, state: State) -> list[State]:
+        """Split a state into what each rank needs."""
+        rows = share_rows(within("collector", state), self.shares)
+        shared = {name: a for name, a in state.items() if not name.startswith("collector/")}
+        return [shared | prefixed("collector", part) for part in rows]
 
     def publish_policy(self) -> None:
         """Copy the learner's actor and the observation moments into the rollout's policy."""
@@ -223,13 +287,12 @@ class OnPolicyTrainer:
 
     def _learn(
         self,
-        number: int,
         lengths: IntArray,
         envs: IntArray,
         assessment: Assessment,
         moments: Moments,
     ) -> tuple[StepReport, ...]:
-        """Make one update: all epochs of minibatches over the transitions of `envs`."""
+        """Make the update at hand: all epochs of minibatches over the transitions of `envs`."""
         ppo = self._config.ppo
         batch = assessment.batch
         if ppo.normalise_advantages:
@@ -237,7 +300,7 @@ class OnPolicyTrainer:
         self.learner.load_batch(batch)
         first, stop = np.searchsorted(envs, (self._first, self._stop))
         shuffler = Shuffler(
-            self._shuffle_seed, number, lengths, int(first), int(stop), ppo.n_minibatches
+            self._shuffle_seed, self._number, lengths, int(first), int(stop), ppo.n_minibatches
         )
         steps = tuple(
             self._step(minibatch)
@@ -252,7 +315,9 @@ class OnPolicyTrainer:
         while True:
             self.learner.gradient(minibatch, self._accumulators)
             self._watch.lap("learn")
-            self._comm.sum_integers(self._accumulators)
+            self._summed[-1] = self.wishes.word()
+            self._comm.sum_integers(self._summed)
+            self.wishes.agree(int(self._summed[-1]))
             self._watch.lap("reduce")
             report = self.learner.apply(self._accumulators, self._rate_factor)
             if report.step is not Step.RESCALED:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import os
 import platform
 import re
+import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,14 +23,16 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from flowrl.claim import ClaimError, claim, temporary_beside
+from flowrl.claim import ClaimError, allocate, claim, temporary_beside
 from flowrl.config.names import suggestion
 from flowrl.layout import (
     ROWS_PER_CHUNK,
     PolicyEntries,
     changing_datasets,
+    cut_back,
     lay_out,
     mark_end,
+    mark_resumed,
     write_evaluation,
 )
 from flowrl.quantities import (
@@ -68,6 +70,7 @@ class RunHeader:
     host: str = dataclasses.field(default_factory=platform.node)
     git_commit: str = dataclasses.field(default_factory=git_commit)
     versions: Mapping[str, str] = dataclasses.field(default_factory=versions)
+    run_id: str = dataclasses.field(default_factory=lambda: secrets.token_hex(16))
 
 
 class Recorder:
@@ -114,7 +117,7 @@ class Recorder:
                 try:
                     lay_out(file, vars(header), policy)
                     file.flush()
-                    _allocate(file.id.get_vfd_handle(), file.id.get_filesize())
+                    allocate(file.id.get_vfd_handle(), file.id.get_filesize())
                     claim(temporary, path, overwrite)
                 except BaseException:
                     file.close()
@@ -122,6 +125,41 @@ class Recorder:
             finally:
                 temporary.unlink(missing_ok=True)
             return cls(path, file, tables_of(header.algo))
+
+    @classmethod
+    def resume(
+        cls, path: Path, header: RunHeader, n_rows: Mapping[str, int], policy: Columns, update: int
+    ) -> Self:
+        """Open the file of a run that goes on after `update`; rows beyond n_rows are dropped.
+
+        Raises RecorderError where it can't be written, or another process writes it.
+        """
+        path = Path(os.path.realpath(path))
+        with _reported(path):
+            file = h5py.File(path, "r+", locking="best-effort")
+            try:
+                recorder = cls(path, file, tables_of(header.algo))
+                recorder._check_policy(policy)
+                cut_back(file, n_rows, policy, update)
+                mark_resumed(file, vars(header), update)
+                file.flush()
+            except BaseException:
+                file.close()
+                raise
+        recorder._n_written |= n_rows
+        recorder._policy |= {**policy, "updates": np.array(update)}
+        return recorder
+
+    @property
+    def n_rows(self) -> Mapping[str, int]:
+        """Count the rows of each table that are whole."""
+        return dict(self._n_written)
+
+    def sync(self) -> None:
+        """See that all rows are on the disk, those that could not be written before too."""
+        self._write()
+        with _reported(self.path):
+            os.fsync(self._file.id.get_vfd_handle())
 
     def append(
         self,
@@ -291,23 +329,12 @@ def record_evaluation(
         write_evaluation(file, returns, gain, notes or {})
 
 
-def _allocate(descriptor: int, size: int) -> None:
-    """Give a file its blocks on the disk, where the system can; raise where it is full."""
-    if not hasattr(os, "posix_fallocate"):  # macOS
-        return
-    try:
-        os.posix_fallocate(descriptor, 0, size)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
-
-
 def _require_room(file: Any, size: int = _ROOM) -> None:
     """Refuse to start a write that would fill the disk: HDF5 does not fail cleanly halfway."""
     descriptor = file.id.get_vfd_handle()
     present = os.fstat(descriptor).st_size
     try:
-        _allocate(descriptor, present + size)
+        allocate(descriptor, present + size)
     finally:
         os.ftruncate(descriptor, present)
 

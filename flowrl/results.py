@@ -50,6 +50,7 @@ class RunAttributes:
     git_commit: str
     versions: Mapping[str, str]
     environment_parameters: Mapping[str, object]  # the numbers it ran with; empty: not told
+    run_id: str  # by which its checkpoints know it; empty in runs of older versions
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -69,6 +70,7 @@ class RunAttributes:
             environment_parameters=(
                 _json_object(file, "environment_parameters") if has_parameters else {}
             ),
+            run_id=_text(file, "run_id") if "run_id" in file.attrs else "",
         )
 
 
@@ -146,6 +148,14 @@ class Run:
             return from_toml(self.attributes.config)
         except ConfigError as error:
             raise ResultError(f"{self.path}: its configuration can't be used: {error}") from None
+
+    @property
+    def n_rows(self) -> dict[str, int]:
+        """Count the rows of each table that the file holds whole."""
+        tables: dict[str, Mapping[str, Array]] = {name: getattr(self, name) for name in TABLE_NAMES}
+        return {
+            name: min(map(len, columns.values()), default=0) for name, columns in tables.items()
+        }
 
     def series(self, table: str, name: str) -> Array:
         """Return one array of a table, or raise ResultError where the file lacks it."""

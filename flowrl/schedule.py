@@ -72,16 +72,18 @@ class Schedule:
                 f"{self.n_transitions_per_update}; choose a multiple or use --bootstrap pt"
             )
 
-    def collections(self) -> Iterator[Collection]:
-        """Yield the collections in order until all transitions are used."""
-        left = self.n_transitions // self.agents_per_group
+    def collections(self, n_made: int = 0) -> Iterator[Collection]:
+        """Yield the collections after so many transitions in order until all are used."""
+        left = (self.n_transitions - n_made) // self.agents_per_group
+        if left == 0:
+            return
         collection = self._next(left)
-        n_made = collection.n_transitions // self.agents_per_group
+        size = collection.n_transitions // self.agents_per_group
         while left > 0:
-            if left < n_made:  # all but the last one are alike
+            if left < size:  # all but the last one are alike
                 collection = self._next(left)
-                n_made = collection.n_transitions // self.agents_per_group
-            left -= n_made
+                size = collection.n_transitions // self.agents_per_group
+            left -= size
             yield collection
 
     def outline(self) -> tuple[Collection, Collection, int]:

@@ -107,7 +107,7 @@ def unpack(block: NDArray[np.uint8]) -> State:
     """Return the state in a block of bytes; what follows it is ignored."""
     try:
         return _unpacked(block.tobytes())
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, IndexError, OverflowError, RecursionError) as error:
         raise StateError(f"saved state can't be unpacked ({error}): it is damaged") from error
 
 

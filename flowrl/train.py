@@ -7,17 +7,22 @@ import flowrl.startup  # isort: skip  # noqa: F401  (before NumPy and numba load
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar, cast
 
 import numpy as np
 
 from flowrl.comm import Communicator, abort_on_error, connect
 from flowrl.config import ConfigError, RunConfig, error_line, from_toml, parse, to_toml
+from flowrl.config.command_line import given_value
+from flowrl.keeping import Keeper
 from flowrl.plan import print_plan
 from flowrl.recorder import RecorderError
 from flowrl.registry import ALGORITHMS, load
-from flowrl.session import open_session
+from flowrl.resuming import Resumption, find_checkpoint, resumed_config, resumption_lines
+from flowrl.session import Session, open_session
 from flowrl.startup import has_compiled_code
+from flowrl.stopping import REQUEUE, heeding_signals
 from flowrl.trainer import Trainer, TrainingError
 
 PROGRAM = "flowrl.train"
@@ -62,15 +67,16 @@ def _run(arguments: Sequence[str], comm: Communicator) -> int:
             if comm.rank == 0:
                 print_plan(config, trainer.agent.interface, trainer.plan())
             return 0
-        session = _root_first(comm, lambda: open_session(config, trainer, comm, arguments))
+        resumption = _resume(config, trainer, comm)
+        session = _root_first(
+            comm, lambda: open_session(config, trainer, comm, arguments, resumption)
+        )
         _root_first(comm, lambda: _warm_up(config, trainer, comm))
     except _LeaveTogether as leaving:
         return leaving.code
     try:
         with session or contextlib.nullcontext():
-            for report in trainer.updates():
-                if session is not None and report is not None:
-                    session.add(report)
+            return _train(config, trainer, session, comm)
     except (TrainingError, RecorderError) as error:
         # Every rank of PPO sees the same sums, so every rank is here; the file is root's alone.
         if comm.rank == 0:
@@ -80,7 +86,41 @@ def _run(arguments: Sequence[str], comm: Communicator) -> int:
         return 1
     finally:
         trainer.close()
+
+
+def _train(config: RunConfig, trainer: Trainer, session: Session | None, comm: Communicator) -> int:
+    """Train to the end, or until a signal comes; return the exit code."""
+    keeper = Keeper(config.checkpoint, trainer, session)
+    # A trainer that can't be saved has nothing to stop for: signals end it as they end any program.
+    with heeding_signals(trainer.wishes, comm.rank == 0, trainer.can_be_saved):
+        for report in trainer.updates():
+            if session is not None and report is not None:
+                session.add(report)
+            if keeper.after_report():
+                if session is not None:
+                    session.stop()
+                return REQUEUE if keeper.is_sound else 1
+        if trainer.can_be_saved:
+            keeper.save()
     return 0
+
+
+def _resume(config: RunConfig, trainer: Trainer, comm: Communicator) -> Resumption | None:
+    """Load the newest checkpoint into all ranks' trainers, or leave together."""
+    path = config.resume
+    if path is None:
+        return None
+    checkpoint = _together(
+        comm, lambda: find_checkpoint(config, path, _warn) if comm.rank == 0 else None
+    )
+    life = int(comm.broadcast_text(str(checkpoint.header.n_resumes + 1) if checkpoint else ""))
+    state = checkpoint.state if checkpoint else {}
+    notes = _together(comm, lambda: trainer.load_state(state, life))
+    if checkpoint is None:
+        return None
+    for line in resumption_lines(checkpoint.header, comm, notes):
+        _warn(line)
+    return Resumption.of(checkpoint)
 
 
 def _make_trainer(config: RunConfig, comm: Communicator) -> Trainer:
@@ -101,7 +141,7 @@ def _configuration(arguments: Sequence[str], comm: Communicator) -> RunConfig:
     text = ""
     if comm.rank == 0:
         try:
-            text = to_toml(parse(arguments, PROGRAM).resolved())
+            text = to_toml(_parse(arguments).resolved())
         except ConfigError as error:
             _complain(error)
             text = _EXIT + str(_USAGE)
@@ -114,6 +154,13 @@ def _configuration(arguments: Sequence[str], comm: Communicator) -> RunConfig:
     if config.comm.polite != "auto":
         comm.wait_politely(config.comm.polite == "on")
     return config
+
+
+def _parse(arguments: Sequence[str]) -> RunConfig:
+    path = given_value(arguments, "resume")
+    if path is None:
+        return parse(arguments, PROGRAM)
+    return resumed_config(arguments, Path(path), PROGRAM)
 
 
 # No TOML text begins like this.
@@ -138,6 +185,18 @@ def _root_first(comm: Communicator, build: Callable[[], T]) -> T:
     return cast(T, built)
 
 
+def _together(comm: Communicator, build: Callable[[], T]) -> T:
+    """Build on all ranks at once; leave together where any cannot."""
+    built: T | None = None
+    error: ConfigError | None = None
+    try:
+        built = build()
+    except ConfigError as caught:
+        error = caught
+    _leave_together(comm, error)
+    return cast(T, built)
+
+
 def _leave_together(comm: Communicator, error: ConfigError | None) -> None:
     """Exit on every rank if any has an error; the first rank that has one reports it."""
     failed = np.zeros(comm.size, np.int64)
@@ -147,6 +206,11 @@ def _leave_together(comm: Communicator, error: ConfigError | None) -> None:
         if error is not None and comm.rank == np.flatnonzero(failed)[0]:
             _complain(error)
         raise _LeaveTogether(_USAGE)
+
+
+def _warn(line: str) -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        sys.stderr.write(f"{PROGRAM}: {line}\n")
 
 
 def _complain(error: BaseException) -> None:

@@ -12,7 +12,9 @@ from flowrl.envs.interface import Interface
 from flowrl.networks import Weights
 from flowrl.plan import PlanRows
 from flowrl.policies import PolicyArrays
-from flowrl.trajectory import Float64Array
+from flowrl.state import State, StateError
+from flowrl.stopping import Wishes
+from flowrl.trajectory import BoolArray, Float64Array
 
 
 class TrainingError(RuntimeError):
@@ -69,6 +71,31 @@ class Trainer(Protocol):
     def updates(self) -> Iterator[Report | None]:
         """Train to the end; yield reports on root and None elsewhere."""
 
+    @property
+    def wishes(self) -> Wishes:
+        """Return what the ranks agree upon while they train."""
+
+    @property
+    def n_reports(self) -> int:
+        """Count the reports since the start of the run."""
+
+    @property
+    def can_be_saved(self) -> bool:
+        """Tell whether `state` holds all, between two reports; all ranks see the same."""
+
+    def state(self) -> State | None:
+        """Return on root all that it takes to go on later, None elsewhere; every rank calls it.
+
+        Large arrays are views, which training changes.
+        """
+
+    def load_state(self, state: State, life: int) -> list[str]:
+        """Go on from what `state` returned on root, {} elsewhere; every rank calls it.
+
+        Environments whose state was not kept begin anew, in this life. Returns, a line each, what
+        is not as it was. Raises StateError, on any rank.
+        """
+
     def publish_policy(self) -> None:
         """Copy the learner's actor and the observations' normalisation into the policy."""
 
@@ -85,3 +112,23 @@ class Trainer(Protocol):
 def mean(values: Collection[float]) -> float:
     """Return the mean, NaN where there is nothing."""
     return float(np.mean(list(values))) if len(values) else float("nan")
+
+
+def check_progress(transitions: int, n_transitions: int) -> None:
+    """Raise StateError where a saved state is beyond the end of the run."""
+    if transitions > n_transitions:
+        raise StateError(
+            f"saved state's transitions must be at most the {n_transitions} of the run, got "
+            f"{transitions}: it is damaged"
+        )
+
+
+def restart_notes(begins_anew: BoolArray) -> list[str]:
+    """Say which environments of a rank could not be kept."""
+    n = np.count_nonzero(begins_anew)
+    if not n:
+        return []
+    which = "all environments" if n == len(begins_anew) else f"{n} of {len(begins_anew)}"
+    return [
+        f"{which} begin new episodes: they have no get_state and set_state, or a wrapper without"
+    ]

@@ -72,17 +72,28 @@ def error_line(prog: str, error: BaseException) -> str:
 
 def _config_file(argv: Sequence[str]) -> Path | None:
     """Return the file named by the last --config: its values become the defaults."""
-    path = None
-    for word, following in zip_longest(argv, argv[1:]):
-        if word == "--":
-            break
-        if word.startswith("--config="):
-            path = word.removeprefix("--config=")
-        elif word == "--config" and following is not None and not following.startswith("-"):
-            path = following
+    path = given_value(argv, _CONFIG)
     if path is not None and (not path or "\0" in path):
         raise ConfigError(f"--config must be the path of a TOML file, got {shown(path)}")
     return None if path is None else Path(path)
+
+
+def given_value(argv: Sequence[str], name: str) -> str | None:
+    """Return the word that a command line gives last for an option, None where it does not."""
+    value = None
+    option = shown_name("", name)
+    for word, following in zip_longest(argv, argv[1:]):
+        if word == "--":
+            break
+        # An underscore is as good as a hyphen to tyro.
+        given, equals, inline = word.partition("=")
+        if given.replace("_", "-") != option:
+            continue
+        if equals:
+            value = inline
+        elif following is not None and not following.startswith("-"):
+            value = following
+    return value
 
 
 def _mirror(cls: type[Any], base: Any, config_option: bool = False) -> type[Any]:

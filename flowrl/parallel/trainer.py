@@ -20,9 +20,16 @@ from flowrl.parallel.transport import Transport
 from flowrl.plan import PlanRows, spread
 from flowrl.policies import PolicyArrays
 from flowrl.replay.storage import free_memory
+from flowrl.state import State, StateError
+from flowrl.stopping import Wishes
 from flowrl.stopwatch import Stopwatch
 from flowrl.trainer import Trainer, TrainingError
 from flowrl.trajectory import Float64Array
+
+_NOT_RESUMED = (
+    "--resume must be without --parallel.workers and, but for PPO, on one rank: actors that are "
+    "parallel to the learner are not saved"
+)
 
 
 def make_trainer(config: RunConfig, comm: Communicator) -> Trainer:
@@ -49,6 +56,7 @@ class ParallelTrainer:
     def __init__(self, config: RunConfig, comm: Communicator) -> None:
         """Make the networks, the replay buffer and the learner; raise ConfigError."""
         self._config, self._comm = config, comm
+        self.wishes, self.can_be_saved = Wishes(), False
         self._setup = Setup(config, config.parallel.workers or comm.size - 1)
         self.interface, self.agent = self._setup.interface, self._setup.agent
         self._check_workers()
@@ -60,6 +68,19 @@ class ParallelTrainer:
         self._sample = Acting(config, self.agent, self._setup.source, 0, group)
         self._host = Host(config, self._setup.team, self.learning, watch, self.setting)
         self._transport = self._make_transport()
+
+    @property
+    def n_reports(self) -> int:
+        """Return nothing: what the host has in hand is not saved."""
+        return 0
+
+    def state(self) -> State | None:
+        """Return nothing: what the host has in hand is not saved."""
+        return None
+
+    def load_state(self, state: State, life: int) -> list[str]:  # noqa: ARG002
+        """Refuse."""
+        raise StateError(_NOT_RESUMED)
 
     def _check_workers(self) -> None:
         workers, most = self._config.parallel.workers, self._setup.team.n_workers
@@ -156,6 +177,7 @@ class ActorRank:
     def __init__(self, config: RunConfig, comm: Communicator) -> None:
         """Make this rank's environments; raise ConfigError for what can't be."""
         self._config, self._comm = config, comm
+        self.wishes, self.can_be_saved = Wishes(), False
         setup = Setup(config, comm.size - 1)
         self.interface, self.agent, team = setup.interface, setup.agent, setup.team
         # Idle rather than refused: a batch system often fixes the number of ranks.
@@ -189,6 +211,19 @@ class ActorRank:
 
     def publish_policy(self) -> None:
         """Do nothing: the policy comes from root."""
+
+    @property
+    def n_reports(self) -> int:
+        """Return nothing: reports are root's."""
+        return 0
+
+    def state(self) -> State | None:
+        """Return nothing."""
+        return None
+
+    def load_state(self, state: State, life: int) -> list[str]:  # noqa: ARG002
+        """Refuse."""
+        raise StateError(_NOT_RESUMED)
 
     def warm_up(self) -> None:
         """Compile the rollout, or load it from the cache."""

@@ -33,7 +33,8 @@ class NStep:
         for i, steps in enumerate(self._pending):
             if steps is not None:
                 counts[i] = len(steps.rewards)
-                for block, own in zip(empty, steps, strict=True):
+                pairs: zip[tuple[NDArray[Any], NDArray[Any]]] = zip(empty, steps, strict=True)
+                for block, own in pairs:
                     block[i, : counts[i]] = own
         return {"counts": counts, **empty._asdict()}
 

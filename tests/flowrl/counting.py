@@ -52,6 +52,52 @@ def make(limit: int = 5, discrete: bool = False) -> Counting:
     return Counting(limit, discrete)
 
 
+class Stateful(Counting):
+    """One whose start is random, and whose state can be kept."""
+
+    offset = 0.0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, Any]:
+        super().reset(seed=seed, options=options)
+        self.offset = float(self.np_random.standard_normal())
+        return self._observation(), {}
+
+    def _observation(self) -> np.ndarray:
+        return np.array([self.offset, self.step_number], np.float32)
+
+    def get_state(self) -> dict[str, Any]:
+        generator = self.np_random.bit_generator.state
+        return {"counts": np.array([self.episode, self.step_number]), "offset": self.offset,
+                "generator": generator}  # fmt: skip
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.episode, self.step_number = map(int, state["counts"])
+        self.offset = state["offset"]
+        self.np_random.bit_generator.state = state["generator"]
+
+
+def make_stateful(limit: int = 5, discrete: bool = False, wrapped: bool = False) -> Any:
+    """Make one that can be kept; `wrapped` in a time limit."""
+    env = Stateful(limit, discrete)
+    return gymnasium.wrappers.TimeLimit(env, 3) if wrapped else env
+
+
+def make_signalled(signal_name: str, at: int, rank: int = 0, limit: int = 50) -> Stateful:
+    """Make one that sends its process a signal in its step number `at` of all, on one rank."""
+    env = Stateful(limit)
+    step, n_steps = env.step, 0
+
+    def signalling(action: Any) -> Any:
+        nonlocal n_steps
+        n_steps += 1
+        if n_steps == at and int(os.environ.get("PMI_RANK", "0")) == rank:
+            os.kill(os.getpid(), signal.Signals[signal_name])
+        return step(action)
+
+    env.step = signalling  # type: ignore[method-assign]
+    return env
+
+
 def fails(rank: int, how: str, at: str = "step") -> Counting:
     """Make one that fails on one rank alone (-1 is the last): when made, or at the 40th step."""
     env = Counting(limit=1000)
