@@ -12,6 +12,7 @@ from flowrl.config import ConfigError, run_command
 
 PROGRAM = "flowrl.bench"
 BENCHES = {
+    "composer": "flowrl.bench.composer",
     "film": "flowrl.bench.film",
     "learner": "flowrl.bench.learner",
     "learning": "flowrl.bench.peer_learning",
@@ -37,6 +38,7 @@ _HELP = f"""usage: {PROGRAM} NAME [options]
 Measure how fast one part is, on this machine.
 
 names:
+  composer   iterations on every device, as the composer predicts them and as they are
   film       the film on one core
   learner    gradient steps of every algorithm, native beside torch and other libraries
   learning   scores of Stable-Baselines3 trained with a configuration of ours, as JSON

@@ -59,7 +59,7 @@ def read_trainer(
     config: RunConfig | None = None,
 ) -> TrainerDescription:
     """Describe a trainer class; ConfigError in one line for what is missing or does not fit."""
-    cls = _checked_class(trainer_class)
+    cls = checked_class(trainer_class)
     trainer = make_trainer(cls, spaces, options or {}, config)
     modules = find_networks(trainer)
     if not modules:
@@ -167,7 +167,8 @@ def native_algorithm(cls: type[Any]) -> str:
     return "torch" if is_own else algo
 
 
-def _checked_class(trainer_class: object) -> type[Any]:
+def checked_class(trainer_class: object) -> type[Any]:
+    """Return a class that has the methods of a trainer; ConfigError for what it has not."""
     if not inspect.isclass(trainer_class):
         raise ConfigError(
             f"set_train_function must get a class, got {shown(trainer_class)}; "
@@ -324,7 +325,9 @@ class _Tracer:
     def _noting(self, name: str) -> Callable[..., None]:
         def note(module: nn.Module, inputs: object, output: Any) -> None:  # noqa: ARG001
             outputs = output if isinstance(output, (tuple, list)) else (output,)
-            shapes = [tuple(o.shape[1:]) for o in outputs if isinstance(o, torch.Tensor)]
+            tensors = [o for o in outputs if isinstance(o, torch.Tensor)]
+            # One observation may come without a batch around it.
+            shapes = [tuple(o.shape[1:] if o.dim() > 1 else o.shape) for o in tensors]
             self._outputs[name] = tuple(shapes)
 
         return note

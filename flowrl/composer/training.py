@@ -56,7 +56,7 @@ class Training:
         from flowrl.composer import modules  # torch is loaded where a trainer is read
 
         self._actors, self._class = actors, cls
-        algo = modules.native_algorithm(cls) if _has_methods(cls) else "torch"
+        algo = modules.native_algorithm(modules.checked_class(cls))
         config, own = _configured(actors.config, cls, algo, options, replay)
         spaces = _spaces(actors.source, actors.config.n_envs)
         self.description = modules.read_trainer(cls, spaces, own, config)
@@ -143,10 +143,6 @@ class Training:
                 observation, _ = env.reset()
         env.close()
         return (time.perf_counter() - begin) / _ACTOR_STEPS
-
-
-def _has_methods(cls: type[Any]) -> bool:
-    return all(hasattr(cls, name) for name in ("get_action", "update_policy"))
 
 
 def _configured(
