@@ -61,10 +61,19 @@ class Evaluator:
         self._agent = build_agent(config, probe)
         self.interface = self._agent.interface
 
+    @property
+    def seeds(self) -> list[int]:
+        """Return the seed of each episode's start."""
+        return [integer_seed(self.seed, Stream.EVALUATION, i) for i in range(self._n)]
+
     def evaluate(self, trained: PolicyArrays) -> Evaluation:
         """Score the trained policy and all baselines."""
+        return self.beside_baselines(self._score(trained, self._no_noise))
+
+    def beside_baselines(self, trained: Float64Array) -> Evaluation:
+        """Put returns (n,) from the starts of `seeds` beside those of all baselines."""
         returns = {
-            "trained": self._score(trained, self._no_noise),
+            "trained": trained,
             "uncontrolled": self._score(self.uncontrolled(), self._no_noise),
             "random": self._score(self._blank(), self._random_noise),
         }
@@ -79,8 +88,7 @@ class Evaluator:
 
     def _score(self, policy: PolicyArrays, noise: Noise) -> Float64Array:
         """Return the undiscounted return of one episode in each environment: (n,)."""
-        seeds = [integer_seed(self.seed, Stream.EVALUATION, i) for i in range(self._n)]
-        environments = self.source.make(seeds, self.interface)
+        environments = self.source.make(self.seeds, self.interface)
         try:
             return self._play(environments, policy, noise)
         finally:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from accel.interfaces import LearningStep
-from flowrl.agents.off_policy import OffPolicyAgent
 from flowrl.config import ConfigError, RunConfig
-from flowrl.placed import Placed, Primitives
+from flowrl.envs.interface import Interface
+from flowrl.placed import Primitives
 from flowrl.replay import Governor, Rows, Sample
 from flowrl.seeding import Stream, generator
 from flowrl.state import (
@@ -38,20 +38,19 @@ class Learning:
     def __init__(
         self,
         config: RunConfig,
-        agent: OffPolicyAgent,
+        interface: Interface,
         watch: Stopwatch,
-        primitives: Primitives | None = None,
+        primitives: Primitives,
     ) -> None:
-        """Take the primitives, or make them as configured; raise ConfigError for what can't be."""
+        """Take the primitives; raise ConfigError for numbers that no update can be made with."""
         own, replay = config.off_policy, config.replay
-        self._config, self.agent, self._watch = config, agent, watch
+        self._config, self.interface, self._watch = config, interface, watch
         self.governor = Governor(own.updates_per_transition, own.learning_starts, replay.batch_size)
         _check(config, self.governor)
-        self.places = Placed.find(config.placement)
-        made = primitives or self.places.primitives(config, agent)
-        self.storage, self.replay, self.learner = made.storage, made.replay_manager, made.learner
+        self.places, self.storage = primitives.places, primitives.storage
+        self.replay, self.learner = primitives.replay_manager, primitives.learner
         self._rng = generator(config.seed, Stream.REPLAY)
-        n_observations = agent.interface.n_observations
+        n_observations = interface.n_observations
         self.mean, self.std = np.zeros(n_observations), np.ones(n_observations)
         self.n_updates = self.n_skipped = 0
         self._skipped_in_a_row = 0
@@ -159,7 +158,7 @@ class Learning:
             setattr(self, name, take_count(state, name))
         self._has_begun = bool(take(state, "has_begun", np.bool_, ()))
         set_generator(self._rng, take(state, "generator", np.uint64, (N_WORDS,)))
-        n_observations = self.agent.interface.n_observations
+        n_observations = self.interface.n_observations
         self.mean = take(state, "mean", np.float64, (n_observations,))
         self.std = take(state, "std", np.float64, (n_observations,))
         given = take_like(within("learner", state), self.learner.state())

@@ -44,6 +44,7 @@ class PolicyKind(StrEnum):
     CATEGORICAL = "categorical"  # logits, or values of actions
     DETERMINISTIC = "deterministic"  # the action
     SQUASHED = "squashed"  # means and logarithms of standard deviations, then tanh
+    TORCH = "torch"  # what a trainer of the user's own makes of them
 
 
 def gaussian_actor(n_observations: int, n_actions: int, width: int) -> Layers:

@@ -24,8 +24,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Primitives:
-    """Data storage, replay manager and learner of a run, wherever they are."""
+    """Data storage, replay manager and learner of a run, and where they are."""
 
+    places: Placed
     storage: RowStorage
     replay_manager: ReplayManager
     learner: OffPolicyLearner
@@ -60,6 +61,11 @@ class Placed:
         return str(Places(*(device.name for device in devices)))
 
     @property
+    def torch_device(self) -> str:
+        """Return torch's name of the learner's device; ConfigError where it has none."""
+        return _torch_device(self.learner_device)
+
+    @property
     def are_joined(self) -> bool:
         """Tell whether replay manager and learner are on one device (PEARL's setting 2)."""
         return self.replay_device == self.learner_device
@@ -69,9 +75,8 @@ class Placed:
         n_rows = min(config.replay.capacity, config.n_transitions)
         interface, replay = agent.interface, config.replay
         storage = self.storage(n_rows, interface.n_observations, interface.n_actions, replay.file)
-        return Primitives(
-            storage, self.replay_manager(replay, storage), self.learner(config, agent)
-        )
+        manager, learner = self.replay_manager(replay, storage), self.learner(config, agent)
+        return Primitives(self, storage, manager, learner)
 
     def storage(
         self, capacity: int, n_observations: int, n_actions: int, path: Path | None
@@ -102,7 +107,7 @@ class Placed:
         )
         where: tuple[object, ...] = (device.backend, n_threads, device.backend_device)
         if config.learner == "torch":
-            where = (_torch_device(device), n_threads)
+            where = (self.torch_device, n_threads)
         learner: OffPolicyLearner = _reported("learner", device, lambda: make(agent, seed, *where))
         learner.load_parameters(agent.initial_parameters(config.seed))
         return learner
@@ -120,8 +125,8 @@ def _torch_device(device: Device) -> str:
     if device.kind is Kind.CUDA:
         return f"cuda:{device.backend_device}"
     raise ConfigError(
-        f"--placement learner={device.name} must be a CPU or a CUDA device for --learner torch; "
-        "use --learner native"
+        f"--placement learner={device.name} must be a CPU or a CUDA device where torch learns; "
+        "use learner=cpu"
     )
 
 

@@ -17,7 +17,7 @@ from flowrl.networks import Column, Layers, PolicyKind, Weights, n_outputs, weig
 Float32Array = npt.NDArray[np.float32]
 
 KIND_CODES = {kind: code for code, kind in enumerate(PolicyKind)}
-_GAUSSIAN, _CATEGORICAL, _DETERMINISTIC, _SQUASHED = (KIND_CODES[kind] for kind in PolicyKind)
+_GAUSSIAN, _CATEGORICAL, _DETERMINISTIC, _SQUASHED, _ = (KIND_CODES[kind] for kind in PolicyKind)
 # Bounds of the logarithm of a squashed policy's standard deviation (Haarnoja et al. 2018).
 LOG_STD_RANGE = (-20.0, 2.0)
 _LOG_STD_LOW, _LOG_STD_HIGH = (np.float32(bound) for bound in LOG_STD_RANGE)

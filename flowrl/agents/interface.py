@@ -10,8 +10,8 @@ from flowrl.networks import Layers, PolicyKind, Weights
 from flowrl.policies import PolicyArrays, policy_arrays
 
 
-class Agent(Protocol):
-    """The networks of one algorithm for one interface."""
+class Networks(Protocol):
+    """What is known of a run's networks, whoever computes them."""
 
     @property
     def kind(self) -> PolicyKind:
@@ -32,6 +32,10 @@ class Agent(Protocol):
     @property
     def observation_clip(self) -> float:
         """Return the bound of a normalised observation [standard deviations]."""
+
+
+class Agent(Networks, Protocol):
+    """The networks of one algorithm for one interface."""
 
     @classmethod
     def build(cls, config: RunConfig, interface: Interface) -> Self:

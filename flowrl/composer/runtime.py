@@ -1,0 +1,74 @@
+"""Write the program that trains as composed: PEARL's RuntimeGen.
+
+The program is an assembly of flowrl's own parts, in the open: primitives on their devices, actors,
+host and queues, the loop until the criterion, results, checkpoints and scores. It needs no
+composer to run, and moving a part to another device is one word in it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flowrl.composer.native_program import native_program
+from flowrl.config import ConfigError, RunConfig
+from flowrl.config.placement import Places
+
+if TYPE_CHECKING:
+    from flowrl.composer.composer import CompositionResult
+
+
+def generate(
+    result: CompositionResult, path: Path, target_score: float | None = None, overwrite: bool = True
+) -> None:
+    """Write the program; raise ConfigError for what can't be written down or put there.
+
+    With a target the run ends when the latest episodes' mean return reaches it.
+    """
+    if path.suffix != ".py":
+        raise ConfigError(f"the program must be a .py file, got {path}; name it {path}.py")
+    if target_score is not None and target_score - target_score != 0:
+        raise ConfigError(f"target_score must be a finite number or None, got {target_score}")
+    config = composed_config(result)
+    if result.accelerators.user is None:
+        text = native_program(result, config, path.name, target_score)
+    else:
+        from flowrl.composer.user_program import user_program
+
+        text = user_program(result, config, path.name, target_score)
+    compile(text, str(path), "exec")  # what we write is always a program
+    _write(path, text, overwrite)
+
+
+def composed_config(result: CompositionResult) -> RunConfig:
+    """Return the run's configuration, with the devices and the mode that were composed.
+
+    Relaxed and pipelined iterations need actors beside the learner, and two threads.
+    """
+    placement, config = result.placement, result.config
+    places = Places(placement.replay_manager, placement.learner, placement.storage)
+    parallel = config.parallel
+    if placement.mode != "strict":
+        parallel = replace(
+            parallel,
+            workers=max(1, parallel.workers),
+            setting="relayed",
+            iteration=str(placement.mode),
+        )
+    return replace(config, placement=str(places), parallel=parallel)
+
+
+def _write(path: Path, text: str, overwrite: bool) -> None:
+    """Write aside, then rename: a program is whole or not there."""
+    if path.exists() and not overwrite:
+        raise ConfigError(f"{path} exists; give another name")
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_text(text, encoding="ascii")
+        aside.replace(path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise ConfigError(f"{path}: can't be written: {error.strerror or error}") from error
