@@ -20,6 +20,7 @@ from flowrl.comm import Communicator
 from flowrl.config import RunConfig
 from flowrl.learning import Learning
 from flowrl.networks import Weights
+from flowrl.placed import Placed, Primitives
 from flowrl.plan import PlanRows
 from flowrl.policies import PolicyArrays
 from flowrl.quantities import OFF_POLICY_SHARES
@@ -71,8 +72,13 @@ def _mean_of(steps: list[LearningStep], name: str) -> float:
 class OffPolicyTrainer:
     """A run of DQN, DDPG, TD3 or SAC in one process."""
 
-    def __init__(self, config: RunConfig, comm: Communicator) -> None:  # noqa: ARG002
-        """Make the environments, the networks, the replay buffer and the learner.
+    def __init__(
+        self,
+        config: RunConfig,
+        comm: Communicator,  # noqa: ARG002
+        primitives: Primitives | None = None,
+    ) -> None:
+        """Make the environments and the networks, and the primitives unless they are given.
 
         Raises ConfigError for what cannot be trained.
         """
@@ -82,7 +88,8 @@ class OffPolicyTrainer:
         self.agent = cast(OffPolicyAgent, build_agent(config, self.interface))
         self.schedule = make_schedule(config, self.interface)
         self._watch = Stopwatch()
-        self.learning = Learning(config, self.agent, self._watch)
+        made = primitives or Placed.find(config.placement).primitives(config, self.agent)
+        self.learning = Learning(config, self.agent.interface, self._watch, made)
         self.acting = Acting(config, self.agent, source, 0, config.n_envs)
         own = config.off_policy
         self._n_step = NStep(config.n_envs, own.n_steps, own.gamma, own.reward_scale)
@@ -227,7 +234,7 @@ def make_report(
 
 def plan_rows(config: RunConfig, learning: Learning) -> PlanRows:
     """Say how a run is spread over transitions, updates and memory, whoever acts."""
-    n_rows, interface = learning.storage.capacity, learning.agent.interface
+    n_rows, interface = learning.storage.capacity, learning.interface
     gib = n_rows * row_bytes(interface.n_observations, interface.n_actions) / 2**30
     n_updates = learning.governor.allowed(config.n_transitions)
     return [
@@ -236,4 +243,5 @@ def plan_rows(config: RunConfig, learning: Learning) -> PlanRows:
         ("updates", f"{n_updates:,} of {config.replay.batch_size} rows"),
         ("replay buffer", f"{n_rows:,} rows, {gib:.3f} GiB, {config.replay.priorities}"),
         ("learner", config.learner),
+        ("placement", str(learning.places)),
     ]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from flowrl.agents.interface import Agent
+from flowrl.agents.interface import Networks
 from flowrl.envs.interface import Interface
 from flowrl.networks import Weights
 from flowrl.plan import PlanRows
@@ -51,7 +51,7 @@ class Trainer(Protocol):
         """Return the interface of the environments."""
 
     @property
-    def agent(self) -> Agent:
+    def agent(self) -> Networks:
         """Return the networks."""
 
     @property

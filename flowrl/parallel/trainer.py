@@ -17,6 +17,7 @@ from flowrl.parallel.host import Host
 from flowrl.parallel.local import LocalActors
 from flowrl.parallel.ranks import RankActors, RankLink
 from flowrl.parallel.transport import Transport
+from flowrl.placed import Placed, Primitives
 from flowrl.plan import PlanRows, spread
 from flowrl.policies import PolicyArrays
 from flowrl.replay.storage import free_memory
@@ -32,10 +33,13 @@ _NOT_RESUMED = (
 )
 
 
-def make_trainer(config: RunConfig, comm: Communicator) -> Trainer:
+def make_trainer(
+    config: RunConfig, comm: Communicator, primitives: Primitives | None = None
+) -> Trainer:
     """Make this rank's part of an off-policy run; raise ConfigError for what can't be trained.
 
     One rank without workers acts and learns in turn; else root learns and the others act.
+    `primitives`, if given, are what root learns with.
     """
     workers = config.parallel.workers
     if workers and comm.size > 1:
@@ -46,15 +50,17 @@ def make_trainer(config: RunConfig, comm: Communicator) -> Trainer:
     if comm.rank > 0:
         return ActorRank(config, comm)
     if workers or comm.size > 1:
-        return ParallelTrainer(config, comm)
-    return OffPolicyTrainer(config, comm)
+        return ParallelTrainer(config, comm, primitives)
+    return OffPolicyTrainer(config, comm, primitives)
 
 
 class ParallelTrainer:
     """Host, replay manager and learner of a run whose actors are elsewhere."""
 
-    def __init__(self, config: RunConfig, comm: Communicator) -> None:
-        """Make the networks, the replay buffer and the learner; raise ConfigError."""
+    def __init__(
+        self, config: RunConfig, comm: Communicator, primitives: Primitives | None = None
+    ) -> None:
+        """Make the networks, and the primitives unless they are given; raise ConfigError."""
         self._config, self._comm = config, comm
         self.wishes, self.can_be_saved = Wishes(), False
         self._setup = Setup(config, config.parallel.workers or comm.size - 1)
@@ -62,7 +68,8 @@ class ParallelTrainer:
         self._check_workers()
         self._check_memory()
         watch = Stopwatch()
-        self.learning = Learning(config, self.agent, watch)
+        made = primitives or Placed.find(config.placement).primitives(config, self.agent)
+        self.learning = Learning(config, self.agent.interface, watch, made)
         # One group of environments, which nobody trains on: for what the others are asked, too.
         group = self.interface.agents_per_group
         self._sample = Acting(config, self.agent, self._setup.source, 0, group)
@@ -108,9 +115,11 @@ class ParallelTrainer:
     @property
     def setting(self) -> str:
         """Return how replay manager and learner are joined: "joined" or "relayed"."""
-        chosen = self._config.parallel.setting
-        # Both are on the device of --off-policy.device, so far.
-        return "joined" if chosen == "auto" else chosen
+        parallel = self._config.parallel
+        if parallel.setting != "auto":
+            return parallel.setting
+        is_joined = self.learning.places.are_joined and parallel.iteration == "strict"
+        return "joined" if is_joined else "relayed"
 
     @property
     def policy(self) -> PolicyArrays:
