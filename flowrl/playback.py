@@ -29,6 +29,11 @@ def load_policy(run: Run, config: RunConfig, interface: Interface) -> PolicyArra
     policy = make_policy(agent)
     stored = {name: run.policy.get(name) for name in ("actor_layers", "weights")}
     layers, weights = stored["actor_layers"], stored["weights"]
+    if layers is not None and not len(layers):
+        raise ResultError(
+            f"{run.path}: its networks are those of a trainer class, which the program that made "
+            "it scores at its end"
+        )
     expected = n_weights(agent.actor) + n_weights(agent.critic)
     if weights is not None and not np.isfinite(weights).all():
         raise ResultError(f"{run.path}: its weights are not finite; it cannot be scored")

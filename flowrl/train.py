@@ -5,6 +5,7 @@ from __future__ import annotations
 import flowrl.startup  # isort: skip  # noqa: F401  (before NumPy and numba load)
 
 import contextlib
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 from flowrl.comm import Communicator, abort_on_error, connect
 from flowrl.config import ConfigError, RunConfig, error_line, from_toml, parse, to_toml
 from flowrl.config.command_line import given_value
+from flowrl.config.placement import AUTO
 from flowrl.keeping import Keeper
 from flowrl.plan import print_plan
 from flowrl.recorder import RecorderError
@@ -110,6 +112,8 @@ def _resume(config: RunConfig, trainer: Trainer, comm: Communicator) -> Resumpti
     path = config.resume
     if path is None:
         return None
+    if not trainer.can_be_saved:
+        _together(comm, lambda: trainer.load_state({}, 0))  # says why, before files are looked for
     checkpoint = _together(
         comm, lambda: find_checkpoint(config, path, _warn) if comm.rank == 0 else None
     )
@@ -130,9 +134,7 @@ def _make_trainer(config: RunConfig, comm: Communicator) -> Trainer:
 
 def _warm_up(config: RunConfig, trainer: Trainer, comm: Communicator) -> None:
     if comm.rank == 0 and config.progress.display != "none" and not has_compiled_code():
-        with contextlib.suppress(OSError, AttributeError):
-            sys.stdout.write("compiling, once: about 20 s; later runs load the result\n")
-            sys.stdout.flush()
+        _say("compiling, once: about 20 s; later runs load the result")
     trainer.warm_up()
 
 
@@ -141,7 +143,7 @@ def _configuration(arguments: Sequence[str], comm: Communicator) -> RunConfig:
     text = ""
     if comm.rank == 0:
         try:
-            text = to_toml(_parse(arguments).resolved())
+            text = to_toml(_placed(_parse(arguments).resolved()))
         except ConfigError as error:
             _complain(error)
             text = _EXIT + str(_USAGE)
@@ -161,6 +163,25 @@ def _parse(arguments: Sequence[str]) -> RunConfig:
     if path is None:
         return parse(arguments, PROGRAM)
     return resumed_config(arguments, Path(path), PROGRAM)
+
+
+def _placed(config: RunConfig) -> RunConfig:
+    """Choose the devices where that is left to the composer."""
+    if config.placement != AUTO:
+        return config
+    composer = importlib.import_module("flowrl.composer.automatic")
+    if config.progress.display != "none":
+        _say("measuring the devices, once for trainings of this size: up to a minute")
+    placed, placement = composer.place(config)
+    if config.progress.display != "none":
+        _say(composer.summary(placement))
+    return cast(RunConfig, placed)
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
 
 
 # No TOML text begins like this.

@@ -206,14 +206,20 @@ class Composer:
             found,
         )
 
-    def RuntimeGen(self, result: CompositionResult, path: Path | str) -> None:
-        """Write a complete program that trains as placed: `python PATH`."""
+    def RuntimeGen(
+        self, result: CompositionResult, path: Path | str, target_score: float | None = None
+    ) -> None:
+        """Write a complete program that trains as placed: `python PATH`.
+
+        It ends after the transitions that were set, or when the mean return of the latest episodes
+        reaches `target_score`. A file that is there is replaced.
+        """
         if not isinstance(result, CompositionResult):
             raise ConfigError(
                 f"RuntimeGen must get what run() returned, got {shown(result)}; "
                 "write composer.RuntimeGen(composer.run(), PATH)"
             )
-        load("flowrl.composer.runtime:generate")(result, Path(path))
+        load("flowrl.composer.runtime:generate")(result, Path(path), target_score)
 
     def _complete(self) -> tuple[Actors, tuple[type[Any], dict[str, Any]], Replay]:
         """Return all that has been set; ConfigError for what has not."""

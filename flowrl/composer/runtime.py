@@ -7,30 +7,31 @@ composer to run, and moving a part to another device is one word in it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from flowrl.composer.native_program import native_program
 from flowrl.config import ConfigError, RunConfig
+from flowrl.config.names import shown
 from flowrl.config.placement import Places
 
 if TYPE_CHECKING:
     from flowrl.composer.composer import CompositionResult
 
 
-def generate(
-    result: CompositionResult, path: Path, target_score: float | None = None, overwrite: bool = True
-) -> None:
+def generate(result: CompositionResult, path: Path, target_score: float | None = None) -> None:
     """Write the program; raise ConfigError for what can't be written down or put there.
 
     With a target the run ends when the latest episodes' mean return reaches it.
     """
     if path.suffix != ".py":
         raise ConfigError(f"the program must be a .py file, got {path}; name it {path}.py")
-    if target_score is not None and target_score - target_score != 0:
-        raise ConfigError(f"target_score must be a finite number or None, got {target_score}")
+    if target_score is not None:
+        target_score = _finite(target_score)
     config = composed_config(result)
     if result.accelerators.user is None:
         text = native_program(result, config, path.name, target_score)
@@ -39,7 +40,7 @@ def generate(
 
         text = user_program(result, config, path.name, target_score)
     compile(text, str(path), "exec")  # what we write is always a program
-    _write(path, text, overwrite)
+    _write(path, text)
 
 
 def composed_config(result: CompositionResult) -> RunConfig:
@@ -60,15 +61,23 @@ def composed_config(result: CompositionResult) -> RunConfig:
     return replace(config, placement=str(places), parallel=parallel)
 
 
-def _write(path: Path, text: str, overwrite: bool) -> None:
+def _finite(target_score: object) -> float:
+    is_number = isinstance(target_score, (int, float)) and not isinstance(target_score, bool)
+    if not is_number or not isfinite(cast(float, target_score)):
+        raise ConfigError(
+            f"target_score must be a finite number or None, got {shown(target_score)}; leave it out"
+        )
+    return float(cast(float, target_score))
+
+
+def _write(path: Path, text: str) -> None:
     """Write aside, then rename: a program is whole or not there."""
-    if path.exists() and not overwrite:
-        raise ConfigError(f"{path} exists; give another name")
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         aside.write_text(text, encoding="ascii")
         aside.replace(path)
     except OSError as error:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink()
         raise ConfigError(f"{path}: can't be written: {error.strerror or error}") from error

@@ -1,0 +1,45 @@
+"""Place a training on this machine's devices by measuring them: `--placement auto`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from flowrl.agents.off_policy import OffPolicyAgent
+from flowrl.composer.agent_workload import agent_workload
+from flowrl.composer.hardware import HardwareSpec
+from flowrl.composer.placement import Placement, compose
+from flowrl.composer.profile import measure_costs
+from flowrl.config import ConfigError, RunConfig
+from flowrl.config.placement import Places
+from flowrl.registry import EnvironmentSource, build_agent
+
+
+def place(config: RunConfig) -> tuple[RunConfig, Placement]:
+    """Return the configuration with the devices of the highest throughput, and what was found.
+
+    Measurements are kept: only the first run of its kind takes time. Raises ConfigError.
+    """
+    if config.learner != "native":
+        raise ConfigError(
+            f"--placement must name devices for --learner {config.learner}, got auto, which "
+            "measures the native learner; use --placement cpu"
+        )
+    interface = EnvironmentSource(config.env, config.env_args).interface(config.n_envs)
+    agent = cast(OffPolicyAgent, build_agent(config, interface))
+    # Rows that come between two updates.
+    insert_size = max(1, round(1.0 / config.off_policy.updates_per_transition))
+    workload = agent_workload(config, agent, insert_size)
+    workload = replace(workload, capacity=min(workload.capacity, config.n_transitions))
+    spec, mode = HardwareSpec.detect(), config.parallel.iteration
+    placement = compose(spec, workload, measure_costs(spec, workload, interface, mode), mode=mode)
+    places = Places(placement.replay_manager, placement.learner, placement.storage)
+    return replace(config, placement=str(places)), placement
+
+
+def summary(placement: Placement) -> str:
+    """Say in one line what was chosen, and by which time."""
+    places = Places(placement.replay_manager, placement.learner, placement.storage)
+    return (
+        f"placement: {places}, {1e6 * placement.t_itr_s:.3g} us an iteration by what was measured"
+    )
