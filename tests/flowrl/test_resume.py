@@ -228,6 +228,15 @@ def test_a_results_file_that_is_none_is_refused(tmp_path):
     assert "not an HDF5 file" in refused(tmp_path, path)
 
 
+def test_a_run_of_parallel_actors_is_refused(tmp_path):
+    path = tmp_path / "run.h5"
+    arguments = ("--algo", "td3", *OFF_POLICY, *FILM, "--parallel.workers", "1")
+    done = module("flowrl.train", *arguments, *QUIET, "--out", str(path))
+    assert done.returncode == 0, done.stderr
+    assert not shelf(path).exists()
+    assert "must be without --parallel.workers" in refused(tmp_path, path, "--n-transitions", "900")
+
+
 def test_a_run_in_progress_is_refused(half, tmp_path):
     path = wind_back(half.with_name("whole.h5"), tmp_path / "run.h5")
     with h5py.File(path, "r+", locking=True):
