@@ -15,12 +15,13 @@ from rich.console import Console
 from rich.table import Table
 
 from flowrl.config import ConfigError, parse_options, run_command
-from flowrl.config.options import check_fields, required_file, switch, whole
+from flowrl.config.options import check_fields, required_file, switch, whole, words
 from flowrl.evaluation import Evaluation, Evaluator
 from flowrl.playback import load_policy
 from flowrl.quantities import CONTROLS
 from flowrl.recorder import RecorderError, record_evaluation
 from flowrl.results import Run
+from flowrl.trust import require_trust
 
 PROGRAM = "flowrl.evaluate"
 
@@ -32,6 +33,9 @@ class EvaluateOptions:
     run: Path = required_file("results file of the run")
     n_episodes: int = whole(64, "episodes of each kind of control", 1, 10**6)
     seed: int = whole(0, "seed of the held-out starts; equal for runs to compare", 0, 2**31)
+    env: tuple[str, ...] = words(
+        "the environment that the file names, where that names a module", "ENV"
+    )
     write: bool = switch(True, "write the evaluation into the results file")
     json: bool = switch(False, "print one JSON object instead of a table")
 
@@ -40,10 +44,11 @@ class EvaluateOptions:
         check_fields(self)
 
 
-def evaluate_run(path: Path, n_episodes: int, seed: int) -> Evaluation:
-    """Score the policy of a results file and all baselines."""
+def evaluate_run(path: Path, n_episodes: int, seed: int, trusted: Sequence[str] = ()) -> Evaluation:
+    """Score the policy of a results file and all baselines; `trusted` as in `require_trust`."""
     run = Run.open(path)
     config = run.config
+    require_trust(config.env, trusted)
     evaluator = Evaluator(config, n_episodes, seed)
     return evaluator.evaluate(load_policy(run, config, evaluator.interface))
 
@@ -74,7 +79,7 @@ def _print_table(path: Path, summary: Mapping[str, Any]) -> None:
 def command(arguments: Sequence[str]) -> int:
     """Run the command line; return the exit code."""
     options = parse_options(EvaluateOptions, arguments, PROGRAM)
-    evaluation = evaluate_run(options.run, options.n_episodes, options.seed)
+    evaluation = evaluate_run(options.run, options.n_episodes, options.seed, options.env)
     summary = _summary(evaluation)
     if options.json:
         sys.stdout.write(json.dumps(summary, allow_nan=False) + "\n")

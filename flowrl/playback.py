@@ -19,6 +19,7 @@ from flowrl.registry import build_agent
 from flowrl.results import ResultError, Run
 from flowrl.seeding import Stream, integer_seed
 from flowrl.trajectory import Float32Array
+from flowrl.trust import require_trust
 
 Snapshots = list[dict[str, Any]]
 
@@ -106,13 +107,15 @@ class GroupStage:
         return np.ascontiguousarray(observations, np.float32), ended
 
 
-def record_episodes(path: Path) -> tuple[Any, dict[str, Snapshots]]:
+def record_episodes(path: Path, trusted: Sequence[str] = ()) -> tuple[Any, dict[str, Snapshots]]:
     """Play the first held-out episode without and with the trained policy, from the same start.
 
     Returns the environment, which can draw itself, and what it looked like after each step.
+    `trusted` is as in `require_trust`.
     """
     run = Run.open(path)
     config = run.config
+    require_trust(config.env, trusted)
     evaluator = Evaluator(config, config.n_envs)
     stage = _make_stage(evaluator, config.env)
     try:

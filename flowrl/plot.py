@@ -51,6 +51,9 @@ class FilmOptions:
 
     run: Path = required_file("results file of the run")
     out: Path = required_file("figure to write", "FILE.png", positional=False, aliases=("-o",))
+    env: tuple[str, ...] = words(
+        "the environment that the file names, where that names a module", "ENV"
+    )
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -73,7 +76,7 @@ def film(arguments: Sequence[str]) -> int:
     # The environment and the policy's code are needed for this figure only.
     from flowrl.playback import record_episodes
 
-    env, recordings = record_episodes(options.run)
+    env, recordings = record_episodes(options.run, options.env)
     try:
         _write(options.out, lambda path: _draw_film(env, recordings, path))
     finally:

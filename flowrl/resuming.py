@@ -19,6 +19,7 @@ from flowrl.results import ResultError, Run, RunAttributes
 from flowrl.shelf import Shelf
 from flowrl.state import take
 from flowrl.trajectory import Float64Array
+from flowrl.trust import require_trust
 
 LATEST = "session/latest"  # the latest returns
 # Options that change nothing of the experiment, and sections of such.
@@ -88,12 +89,7 @@ def _refuse_other_options(before: RunConfig, config: RunConfig, arguments: Seque
 
 def _require_trust(config: RunConfig, arguments: Sequence[str]) -> None:
     """Ask for what a stranger's file could misuse: a function to call, a file to overwrite."""
-    _, colon, function = config.env.rpartition(":")
-    if colon and function.isidentifier() and given_value(arguments, "env") != config.env:
-        raise ConfigError(
-            f"--env {shown(config.env)} must be given with --resume, as the run's file names a "
-            "function to be called; give it if you trust the file"
-        )
+    require_trust(config.env, [given_value(arguments, "env") or ""])
     if config.replay.storage == "file" and given_value(arguments, "replay.file") is None:
         raise ConfigError(
             f"--replay.file must be given with --resume, as the run's file names one to be "

@@ -114,8 +114,6 @@ def _resume(config: RunConfig, trainer: Trainer, comm: Communicator) -> Resumpti
         return None
     if not trainer.can_be_saved:
         _together(comm, lambda: trainer.load_state({}, 0))  # says why, before files are looked for
-    if not trainer.can_be_saved:
-        _together(comm, lambda: trainer.load_state({}, 0))  # says why, before files are looked for
     checkpoint = _together(
         comm, lambda: find_checkpoint(config, path, _warn) if comm.rank == 0 else None
     )

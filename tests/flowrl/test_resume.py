@@ -172,7 +172,7 @@ def test_a_function_that_a_file_names_is_not_called_unasked(half, tmp_path):
     with h5py.File(path, "r+") as file:
         text = file.attrs["config"].replace("shkadov:Shkadov-v0", "os:system")
         file.attrs["config"] = text.replace("n_jets = 2", f'command = "touch {marker}"')
-    assert "function to be called" in refused(tmp_path, path)
+    assert "names code to be run" in refused(tmp_path, path)
     assert not marker.exists()
 
 
