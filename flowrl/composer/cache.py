@@ -15,7 +15,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from flowrl.composer.costs import PRIMITIVES, DeviceCosts, Origin, PrimitiveCosts, Seconds
+from flowrl.composer.costs import PRIMITIVES, SHARES, DeviceCosts, Origin, PrimitiveCosts, Seconds
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class DeviceProfile:
     """Costs of one device and from how many iterations they were taken."""
 
     costs: DeviceCosts
-    n_iterations: int
+    n_iterations: int  # the fewest of any measurement
 
 
 def folder() -> Path:
@@ -39,7 +39,8 @@ def load_profile(key: Mapping[str, Any]) -> DeviceProfile | None:
         kept = json.loads(_path(key).read_text("utf-8"))
         if kept["key"] != json.loads(json.dumps(key)):
             return None
-        costs = DeviceCosts(_read(kept["alone"]), _read(kept["shared"]))
+        alone, shared = (_read(kept[share]) for share in SHARES)
+        costs = DeviceCosts(alone, shared, bool(kept["in_turn"]))
         return DeviceProfile(costs, int(kept["n_iterations"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -51,6 +52,7 @@ def save_profile(key: Mapping[str, Any], profile: DeviceProfile) -> None:
     kept = {
         "key": key,
         "n_iterations": profile.n_iterations,
+        "in_turn": profile.costs.in_turn,
         "alone": _table(profile.costs.alone),
         "shared": _table(profile.costs.shared),
     }
@@ -68,15 +70,15 @@ def _path(key: Mapping[str, Any]) -> Path:
 
 def _table(costs: PrimitiveCosts) -> dict[str, list[float]]:
     found = {name: getattr(costs, name) for name in PRIMITIVES}
-    return {name: [seconds.value, seconds.spread] for name, seconds in found.items()}
+    return {name: [cost.value, cost.spread, cost.n_iterations] for name, cost in found.items()}
 
 
 def _read(table: Mapping[str, Any]) -> PrimitiveCosts:
     return PrimitiveCosts(**{name: _seconds(*table[name]) for name in PRIMITIVES})
 
 
-def _seconds(value: Any, spread: Any) -> Seconds:
-    numbers = float(value), float(spread)
+def _seconds(value: Any, spread: Any, n_iterations: Any) -> Seconds:
+    numbers = float(value), float(spread), int(n_iterations)
     if any(isnan(number) or number < 0 for number in numbers):
         raise ValueError
-    return Seconds(numbers[0], Origin.MEASURED, numbers[1])
+    return Seconds(numbers[0], Origin.MEASURED, *numbers[1:])

@@ -1,126 +1,135 @@
-"""Measure whole iterations with the runtime's own threads, to hold predictions against.
+"""Measure whole iterations as a training runs them, to hold predictions against.
 
-One collection after the other goes through `flowrl.parallel.joined` (both primitives on one device)
-or `flowrl.parallel.relayed`, each with one update; the next waits already, as actors make them.
+In the form that the training takes, see `flowrl.composer.iterations`, which is the one that was
+profiled. On a shared machine the load changes within seconds, so both are measured in turns, in
+many short rounds: each measurement is held against the profiles right before and after it.
 """
 
 from __future__ import annotations
 
-import select
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from math import ceil, isfinite
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from statistics import median
 
 import numpy as np
 
 from flowrl.composer.accelerators import Accelerators
 from flowrl.composer.hardware import Device, HardwareSpec
-from flowrl.composer.placement import Assignment, Mode, Placement
-from flowrl.composer.stand import filled_manager
-from flowrl.config import OffPolicyConfig
-from flowrl.learning import Learning
-from flowrl.parallel.host import LearningSide
-from flowrl.parallel.joined import Joined
-from flowrl.parallel.messages import Failed, Insert, Mail
-from flowrl.parallel.relayed import Relayed
-from flowrl.placed import Placed, Primitives
-from flowrl.stopwatch import Stopwatch
+from flowrl.composer.iterations import Form, form_of, make_iterations
+from flowrl.composer.placement import Assignment, Mode, Placement, compose
+from flowrl.composer.profile import Effort, measured_times, middle_and_spread, profile
+from flowrl.replay import ReplayManager
 
-_WARM_UP = 5  # collections that don't count
-_FEWEST = 20  # iterations, however slow
+Pair = tuple[str, str]  # devices of replay manager and learner
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Predicted and measured time of an iteration of one assignment."""
+    """Predicted and measured times of an iteration of one assignment, by round."""
 
-    assignment: Assignment
-    measured_s: float  # median
+    replay_manager: str
+    learner: str
+    form: Form
+    predicted: tuple[float, ...]  # [s]
+    measured: tuple[float, ...]  # medians [s]
+
+    @property
+    def predicted_s(self) -> float:
+        """Return the median of the predictions [s]."""
+        return median(self.predicted)
+
+    @property
+    def measured_s(self) -> float:
+        """Return the median of the measurements [s]."""
+        return median(self.measured)
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """Return predicted over measured times by round, of the predictions before and after."""
+        around = zip(self.predicted[:-1], self.predicted[1:], self.measured, strict=True)
+        return tuple((before + after) / 2 / measured for before, after, measured in around)
 
     @property
     def ratio(self) -> float:
-        """Return predicted over measured time."""
-        return self.assignment.t_itr_s / self.measured_s
+        """Return the median of predicted over measured time."""
+        return median(self.ratios)
+
+    @property
+    def ratio_quartiles(self) -> tuple[float, float]:
+        """Return the quartiles of predicted over measured time: what the machine adds."""
+        low, high = np.percentile(self.ratios, (25, 75))
+        return float(low), float(high)
 
 
 def compare(
     spec: HardwareSpec,
     accelerators: Accelerators,
-    placement: Placement,
-    n_iterations: int = 300,
-    budget: float = 10.0,
-) -> Iterator[Comparison]:
-    """Measure every assignment that can run here, within a budget [s] each."""
-    for assignment in placement.assignments:
-        devices = (spec.device(assignment.replay_manager), spec.device(assignment.learner))
-        if isfinite(assignment.t_itr_s) and not any(d.is_modelled_fpga for d in devices):
-            affordable = max(_FEWEST, int(budget / assignment.t_itr_s))
-            n = min(n_iterations, affordable)
-            measured = measure_iteration(accelerators, *devices, n, placement.mode)
-            yield Comparison(assignment, measured)
+    mode: Mode,
+    effort: Effort,
+    n_rounds: int = 1,
+    log: Callable[[str], None] = lambda _: None,
+) -> list[Comparison]:
+    """Profile, measure every assignment that can run here, and do so again, round after round.
+
+    One more profile ends it, so that every measurement lies between two.
+    """
+    managers: dict[str, ReplayManager] = {}
+    predictions: list[dict[Pair, float]] = []
+    measurements: list[dict[Pair, float]] = []
+    for n in range(n_rounds + 1):
+        costs = profile(spec, accelerators, mode, effort, managers).costs
+        placement = compose(spec, accelerators.workload, costs, mode=mode)
+        predictions.append({_pair(item): item.t_itr_s for item in placement.assignments})
+        log(f"profile {n + 1} of {n_rounds + 1}")
+        if n < n_rounds:
+            measurements.append(_measure_all(spec, accelerators, placement, managers, effort))
+            log(f"round {n + 1} of {n_rounds}")
+    return [
+        Comparison(
+            *pair,
+            form_of(accelerators, mode, pair[0] == pair[1]),
+            tuple(predicted[pair] for predicted in predictions),
+            tuple(measured[pair] for measured in measurements),
+        )
+        for pair in measurements[0]
+    ]
 
 
 def measure_iteration(
     accelerators: Accelerators,
-    replay_manager: Device,
-    learner: Device,
-    n_iterations: int,
-    mode: str = Mode.STRICT,
+    manager: ReplayManager,
+    devices: tuple[Device, Device],
+    mode: Mode,
+    effort: Effort,
 ) -> float:
-    """Return the median time of an iteration with both primitives placed [s]."""
-    learning = _learning(accelerators, replay_manager, learner)
-    mail, watch = Mail(), Stopwatch()
-    is_joined = replay_manager.name == learner.name
-    side: LearningSide = (
-        Joined(learning, watch, mail) if is_joined else Relayed(learning, watch, mail, mode)
-    )
-    side.start()
-    try:
-        return _median_lap(side, mail, accelerators, _WARM_UP + n_iterations)
-    finally:
-        side.close()
-        mail.close()
+    """Return the median time of an iteration, replay manager and learner on two devices [s]."""
+    form = form_of(accelerators, mode, devices[0].name == devices[1].name)
+    with make_iterations(accelerators, manager, devices, form, mode) as iterations:
+        return middle_and_spread(measured_times(iterations, effort).period)[0]
 
 
-def _median_lap(
-    side: LearningSide, mail: Mail, accelerators: Accelerators, n_collections: int
-) -> float:
-    workload = accelerators.workload
-    rows = accelerators.synthetic_rows(workload.insert_size, np.random.default_rng(2))
-    first = ceil(workload.batch_size / workload.insert_size)
-    ends: list[float] = []
-    n_given = 0
-    while len(ends) < n_collections:
-        while n_given < min(len(ends) + 2, n_collections):
-            transitions = (first + n_given) * workload.insert_size
-            side.give(Insert(n_given, (rows,), transitions, False))
-            n_given += 1
-        ends += [time.perf_counter()] * _n_caught_up(side, mail)
-    return float(np.median(np.diff(ends)[_WARM_UP:]))
+def _measure_all(
+    spec: HardwareSpec,
+    accelerators: Accelerators,
+    placement: Placement,
+    managers: Mapping[str, ReplayManager],
+    effort: Effort,
+) -> dict[Pair, float]:
+    found: dict[Pair, float] = {}
+    for assignment in placement.assignments:
+        devices = (spec.device(assignment.replay_manager), spec.device(assignment.learner))
+        if isfinite(assignment.t_itr_s) and all(map(_runs, devices)):
+            manager = managers[assignment.replay_manager]
+            found[_pair(assignment)] = measure_iteration(
+                accelerators, manager, devices, placement.mode, effort
+            )
+    return found
 
 
-def _n_caught_up(side: LearningSide, mail: Mail) -> int:
-    """Relay the messages that come next; count the collections whose updates are made."""
-    select.select([mail.file], [], [])
-    n_caught_up = 0
-    for message in mail.take():
-        if isinstance(message, Failed):
-            raise message.error
-        n_caught_up += side.handle(message) is not None
-    return n_caught_up
+def _runs(device: Device) -> bool:
+    return not device.is_modelled_fpga
 
 
-def _learning(accelerators: Accelerators, replay_manager: Device, learner: Device) -> Learning:
-    """Return a learning side with these primitives, one update to a collection."""
-    workload = accelerators.workload
-    # No update is due for the rows that fill the buffer before the first collection.
-    before = (ceil(workload.batch_size / workload.insert_size) - 1) * workload.insert_size
-    schedule = OffPolicyConfig(
-        learning_starts=before, updates_per_transition=1.0 / workload.insert_size
-    )
-    config = replace(accelerators.config, n_transitions=10**12, off_policy=schedule)
-    manager = filled_manager(accelerators, replay_manager)
-    places = Placed(replay_manager, learner, replay_manager)
-    parts = Primitives(places, manager.storage, manager, accelerators.make_learner(learner))
-    return Learning(config, accelerators.interface, Stopwatch(), parts)
+def _pair(assignment: Assignment) -> Pair:
+    return assignment.replay_manager, assignment.learner

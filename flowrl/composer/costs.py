@@ -23,6 +23,7 @@ class Seconds:
     value: float  # [s] median where measured
     origin: Origin
     spread: float = 0.0  # [s] interquartile range where measured
+    n_iterations: int = 0  # in how many it was measured
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class DeviceCosts:
 
     alone: PrimitiveCosts
     shared: PrimitiveCosts
+    in_turn: bool = False  # of a run without actors beside: no part of an iteration overlaps
 
 
 PRIMITIVES = ("sample", "update", "insert", "train")

@@ -10,6 +10,8 @@ iteration, which has one of each:
     pipelined  max(T_t, T_s + T_u + T_i)       priorities are one batch late
 
     EPS = batch size / T_itr
+
+A run without actors beside makes its iterations in turn: T_s + T_t + T_i + T_u, whatever the mode.
 """
 
 from __future__ import annotations
@@ -155,10 +157,15 @@ def assign(
     ]
 
 
-def iteration_seconds(mode: Mode, replay: PrimitiveCosts, learner: PrimitiveCosts) -> float:
-    """Return T_itr of costs where the primitives run, see the module's formulas [s]."""
+def iteration_seconds(mode: Mode | None, replay: PrimitiveCosts, learner: PrimitiveCosts) -> float:
+    """Return T_itr of costs where the primitives run, see the module's formulas [s].
+
+    `mode` None: all in turn.
+    """
     sample, update, insert = replay.sample.value, replay.update.value, replay.insert.value
     train = learner.train.value
+    if mode is None:
+        return sample + train + insert + update
     if mode is Mode.STRICT:
         return sample + max(train, insert) + update
     if mode is Mode.RELAXED:
@@ -193,7 +200,8 @@ def _assignment(
 ) -> Assignment:
     replay, learner = pair[0].name, pair[1].name
     of_replay, of_learner = _costs_of(costs, replay, learner)
-    t_itr = iteration_seconds(mode, of_replay, of_learner)
+    in_turn = costs[replay].in_turn or costs[learner].in_turn
+    t_itr = iteration_seconds(None if in_turn else mode, of_replay, of_learner)
     if t_itr == 0:
         raise ConfigError(
             f"costs must make every iteration take some time, got 0 s for {shown(replay)} and "

@@ -1,16 +1,25 @@
 """Measure the primitives with synthetic data, in the configuration in which they will run.
 
-`shared` is one thread that inserts, draws, learns and sets priorities in turns
-(`flowrl.parallel.joined`). In the formula of an iteration some of these run at the same time; a
-thread does one after the other. So the time that this adds is counted with `train`: from its
-beginning to the end of all that the formula lets run beside it.
+The runtime's own iterations are made (`flowrl.composer.iterations`), in the form that a training
+takes with these actors and this mode, and their parts are taken from them:
 
-`alone` is a thread for the replay manager and one for the learner, between which the host relays
-(`flowrl.parallel.relayed`): a draw ends, and learning begins and ends, with a message, and drawn
-rows are copied. New rows and new priorities need no answer.
+* In turn: no messages, and T_itr is the sum of all four.
+* `shared` beside actors: one thread (strict) or two of one device (else), with the messages that
+  lead in and out. `sample`, `update` and `insert` are what they take within their thread. `train`
+  is all of the iteration that the formula leaves for it, so that T_itr is that of the iteration:
+  messages, the copy of the actor's weights, and what the formula lets run beside it but one thread,
+  or a processor that is too small, doesn't.
+* `alone`: the other part is on the host's device. Beside actors there are two threads between which
+  the host relays, of iterations one after the other ("strict"): one at a time is busy. `sample`
+  ends when the host has the batch, `train` when it has the errors. At the end of an iteration both
+  threads are asked how they stand; the formula has these messages with `update` (strict) or with
+  `train` (else). New rows need no answer.
 
-Rows are those of a full buffer at random places. Learning includes a copy of the actor's weights
-for those who act.
+Rows are those of a full buffer at random places. Actors are not there: nothing here takes threads
+away that are theirs.
+
+A measurement is the median of the means of few iterations in a row: a thread that has slept makes
+two iterations in quick succession.
 """
 
 from __future__ import annotations
@@ -19,9 +28,8 @@ import dataclasses
 import importlib.metadata
 import platform
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
@@ -30,23 +38,45 @@ import numpy as np
 from accel.backends import BackendError, load
 from flowrl.composer.accelerators import Accelerators, native_accelerators
 from flowrl.composer.cache import DeviceProfile, load_profile, save_profile
-from flowrl.composer.costs import Costs, DeviceCosts, Origin, PrimitiveCosts, Seconds, impossible
+from flowrl.composer.costs import (
+    PRIMITIVES,
+    SHARES,
+    Costs,
+    DeviceCosts,
+    Origin,
+    PrimitiveCosts,
+    Seconds,
+    impossible,
+)
 from flowrl.composer.fpga_model import modelled_costs
 from flowrl.composer.hardware import Device, HardwareSpec
+from flowrl.composer.iterations import (
+    Form,
+    Iterations,
+    Times,
+    form_of,
+    is_in_turn,
+    make_iterations,
+)
 from flowrl.composer.placement import Mode
-from flowrl.composer.stand import LearnerThread, Learning, ManagerThread, filled_manager
+from flowrl.composer.stand import filled_manager
 from flowrl.composer.workload import Workload
-from flowrl.config import ConfigError
+from flowrl.config import ConfigError, ParallelConfig, RunConfig
 from flowrl.envs.interface import Interface
-from flowrl.parallel.messages import Drawn
+from flowrl.parallel.messages import Closed, Drawn, Learnt, Told
+from flowrl.replay import ReplayManager
 from flowrl.trajectory import Float64Array
 
 Laps = Float64Array  # (n_iterations,) [s]
 
 N_ITERATIONS = 1000
-FEWEST_ITERATIONS = 50  # however slow a device is
-BUDGET = 20.0  # time of one device, beyond which there are fewer iterations [s]
+BUDGET = 5.0  # time of one measurement, beyond which there are fewer iterations [s]
+_SLOW = 0.02  # an iteration of more is slow [s]
+FEWEST_ITERATIONS = 50  # whatever the budget
+FEWEST_SLOW_ITERATIONS = 5
 _WARM_UP = 20  # most iterations that don't count
+_WINDOW = 4  # iterations in a row of which the mean counts
+_FEWEST_WINDOWS = 5
 
 
 @dataclass(frozen=True)
@@ -54,7 +84,7 @@ class Profile:
     """Costs of all devices, from how many iterations, and which were kept from an earlier time."""
 
     costs: Costs
-    n_iterations: Mapping[str, int]  # by device; 0: modelled
+    n_iterations: Mapping[str, int]  # by device, the fewest of its measurements; 0: modelled
     from_cache: frozenset[str]
 
 
@@ -72,6 +102,12 @@ class Effort:
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise ConfigError(f"n_iterations must be a whole number from 1, got {n!r}; try 1000")
 
+    def count(self, seconds: float) -> int:
+        """Count the iterations of so many seconds each: as asked, or as the budget allows."""
+        fewest = FEWEST_ITERATIONS if seconds < _SLOW else FEWEST_SLOW_ITERATIONS
+        affordable = int(self.budget / max(seconds, 1e-9))
+        return min(self.n_iterations, max(affordable, fewest))
+
 
 def measure_costs(
     spec: HardwareSpec,
@@ -79,20 +115,31 @@ def measure_costs(
     interface: Interface,
     mode: str = Mode.STRICT,
     n_iterations: int = N_ITERATIONS,
+    in_turn: bool = False,
 ) -> Costs:
     """Return the costs of an algorithm of the project on every device of a machine.
 
+    Actors are beside the learner, unless all is done `in_turn`, which only strict iterations are.
     ConfigError where a described device isn't here and can't be modelled.
     """
-    accelerators = native_accelerators(workload, interface)
+    config = RunConfig(algo=workload.algo, parallel=ParallelConfig(workers=0 if in_turn else 1))
+    accelerators = native_accelerators(workload, interface, config)
     return profile(spec, accelerators, Mode(mode), Effort(n_iterations)).costs
 
 
 def profile(
-    spec: HardwareSpec, accelerators: Accelerators, mode: Mode, effort: Effort | None = None
+    spec: HardwareSpec,
+    accelerators: Accelerators,
+    mode: Mode,
+    effort: Effort | None = None,
+    managers: dict[str, ReplayManager] | None = None,
 ) -> Profile:
-    """Measure every device of a machine, model the FPGAs that aren't here."""
-    effort = effort or Effort()
+    """Measure every device of a machine, model the FPGAs that aren't here.
+
+    `managers` are filled replay managers by device, for whoever measures more than once; what is
+    missing is made and added.
+    """
+    effort, managers = effort or Effort(), {} if managers is None else managers
     for device in spec.devices:
         _require_present(device)
     costs: dict[str, DeviceCosts] = {}
@@ -101,7 +148,8 @@ def profile(
     for device in spec.devices:
         if device.is_modelled_fpga:
             link = spec.route(spec.host.name, device.name)
-            costs[device.name] = modelled_costs(device, link, accelerators.workload)
+            modelled = modelled_costs(device, link, accelerators.workload)
+            costs[device.name] = replace(modelled, in_turn=is_in_turn(accelerators, mode))
             counts[device.name] = 0
             continue
         key = cache_key(device, accelerators, mode, effort)
@@ -109,11 +157,20 @@ def profile(
         if found is not None:
             kept.add(device.name)
         else:
-            found = measure_device(device, accelerators, mode, effort)
+            host, own = (_with_manager(accelerators, managers, d) for d in (spec.host, device))
+            found = _measure_device(_Bench(accelerators, mode, effort, host, own))
             if effort.is_cached:
                 save_profile(key, found)
         costs[device.name], counts[device.name] = found.costs, found.n_iterations
     return Profile(costs, counts, frozenset(kept))
+
+
+def _with_manager(
+    accelerators: Accelerators, managers: dict[str, ReplayManager], device: Device
+) -> tuple[Device, ReplayManager]:
+    if device.name not in managers:
+        managers[device.name] = filled_manager(accelerators, device)
+    return device, managers[device.name]
 
 
 def _require_present(device: Device) -> None:
@@ -151,34 +208,70 @@ def cache_key(
         "actor_batches": accelerators.config.replay.actor_batches,
         "threads": accelerators.config.off_policy.threads,
         "mode": str(mode),
+        "form": str(form_of(accelerators, mode, is_one_device=True)),
         "n_iterations": effort.n_iterations,
         "budget_s": effort.budget,
     }
 
 
-def measure_device(
-    device: Device, accelerators: Accelerators, mode: Mode, effort: Effort
-) -> DeviceProfile:
-    """Measure one device, alone and shared in turns: what else the machine does hits both."""
-    side = Learning(accelerators, filled_manager(accelerators, device), device)
-    never = Seconds(inf, Origin.MEASURED)
-    with ExitStack() as threads:
-        drawing = threads.enter_context(ManagerThread(side.manager, side.rng, side.batch_size))
-        if not accelerators.can_learn_on(device):
-            n, laps = _timed(lambda: _manager_alone(side, drawing)[1], effort)
-            sample, update, insert = (_summary(values) for values in laps)
-            alone = PrimitiveCosts(sample, update, insert, never)
-            return DeviceProfile(DeviceCosts(alone, impossible(Origin.MEASURED)), n)
-        learning = threads.enter_context(LearnerThread(side.learner))
+@dataclass(frozen=True)
+class _Bench:
+    """Measures one device; what isn't on it is on the host."""
 
-        def iterate() -> list[float]:
-            drawn, manager = _manager_alone(side, drawing)
-            train = _lap(lambda: learning.learn(drawn))
-            return [*manager, train, *_shared(side)]
+    accelerators: Accelerators
+    mode: Mode
+    effort: Effort
+    host: tuple[Device, ReplayManager]
+    own: tuple[Device, ReplayManager]
 
-        n, laps = _timed(iterate, effort)
-    alone = PrimitiveCosts(*(_summary(values) for values in laps[:4]))
-    return DeviceProfile(DeviceCosts(alone, _joined(laps[4:], mode)), n)
+    @property
+    def in_turn(self) -> bool:
+        return is_in_turn(self.accelerators, self.mode)
+
+    def shared(self) -> PrimitiveCosts:
+        """Measure replay manager and learner on the device."""
+        times = self._times(self.own, self.own[0], form_of(self.accelerators, self.mode, True))
+        return _in_turn(times) if self.in_turn else _shared(times, self.mode)
+
+    def alone(self) -> PrimitiveCosts:
+        """Measure the replay manager on the device, then the learner."""
+        costs = self._apart(self.own, self.host[0])
+        if not self.accelerators.can_learn_on(self.own[0]):
+            return replace(costs, train=Seconds(inf, Origin.MEASURED))
+        if self.own[0] == self.host[0]:
+            return costs
+        return replace(costs, train=self._apart(self.host, self.own[0]).train)
+
+    def _apart(self, replay: tuple[Device, ReplayManager], learner: Device) -> PrimitiveCosts:
+        if self.in_turn:
+            return _in_turn(self._times(replay, learner, Form.IN_TURN))
+        return _alone(self._times(replay, learner, Form.RELAYED, Mode.STRICT), self.mode)
+
+    def _times(
+        self,
+        replay: tuple[Device, ReplayManager],
+        learner: Device,
+        form: Form,
+        mode: Mode | None = None,
+    ) -> Times:
+        iterations = make_iterations(
+            self.accelerators, replay[1], (replay[0], learner), form, mode or self.mode
+        )
+        with iterations:
+            return measured_times(iterations, self.effort)
+
+
+def _measure_device(bench: _Bench) -> DeviceProfile:
+    device, in_turn = bench.own[0], bench.in_turn
+    if not bench.accelerators.can_learn_on(device):
+        costs = DeviceCosts(bench.alone(), impossible(Origin.MEASURED), in_turn)
+    elif in_turn and device == bench.host[0]:
+        both = bench.shared()
+        costs = DeviceCosts(both, both, in_turn)
+    else:
+        costs = DeviceCosts(bench.alone(), bench.shared(), in_turn)
+    found = (getattr(getattr(costs, share), name) for share in SHARES for name in PRIMITIVES)
+    return DeviceProfile(costs, min(n for cost in found if (n := cost.n_iterations)))
 
 
 def train_seconds(
@@ -188,58 +281,81 @@ def train_seconds(
     manager, effort = filled_manager(accelerators, device), Effort(n_iterations=100, budget=2.0)
 
     def seconds(n_threads: int) -> float:
-        side = Learning(accelerators, manager, device, n_threads)
-        return float(np.median(_timed(lambda: [_lap(side.learn)], effort)[1]))
+        own = replace(accelerators.config.off_policy, threads=n_threads)
+        with_threads = replace(accelerators, config=replace(accelerators.config, off_policy=own))
+        iterations = make_iterations(
+            with_threads, manager, (device, device), Form.IN_TURN, Mode.STRICT
+        )
+        with iterations:
+            return _in_turn(measured_times(iterations, effort)).train.value
 
     return {n_threads: seconds(n_threads) for n_threads in counts}
 
 
-def _lap(call: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
-
-
-def _manager_alone(side: Learning, thread: ManagerThread) -> tuple[Drawn, list[float]]:
-    """Time sample, update, insert of a replay manager in its own thread; return the batch, too."""
-    begin = time.perf_counter()
-    drawn = thread.draw()
-    sample = time.perf_counter() - begin
-    side.take(drawn)
-    return drawn, [sample, _lap(side.update), _lap(side.insert)]
-
-
-def _shared(side: Learning) -> list[float]:
-    """Time sample, update, insert, train in one thread, in the order in which it does them."""
-    insert, sample, train = _lap(side.insert), _lap(side.sample), _lap(side.learn)
-    return [sample, _lap(side.update), insert, train]
-
-
-def _joined(laps: list[Laps], mode: Mode) -> PrimitiveCosts:
-    """Return the costs of one thread: `train` ends when what may run beside it has ended."""
-    sample, update, insert, train = laps
-    beside = {
-        Mode.STRICT: insert,
-        Mode.RELAXED: update + insert,
-        Mode.PIPELINED: sample + update + insert,
-    }
-    laps = [sample, update, insert, train + beside[mode]]
-    return PrimitiveCosts(*(_summary(values) for values in laps))
-
-
-def _timed(iterate: Callable[[], list[float]], effort: Effort) -> tuple[int, list[Laps]]:
-    """Iterate, after a warm-up, as often as asked or as the budget allows; return the laps."""
+def measured_times(iterations: Iterations, effort: Effort) -> Times:
+    """Make iterations, after a warm-up, as often as asked or as the budget allows."""
     begin = time.perf_counter()
     n_warm = 0
     while n_warm < 2 or (n_warm < _WARM_UP and time.perf_counter() - begin < effort.budget / 10):
-        last = sum(iterate())
+        last = float(iterations.run(1).period[0])
         n_warm += 1
-    affordable = int(effort.budget / max(last, 1e-9))
-    n = min(effort.n_iterations, max(affordable, FEWEST_ITERATIONS))
-    laps = np.array([iterate() for _ in range(n)])
-    return n, list(laps.T)
+    return iterations.run(effort.count(last))
+
+
+def middle_and_spread(laps: Laps) -> tuple[float, float]:
+    """Return the median and the interquartile range of means of few laps in a row [s]."""
+    if len(laps) >= _FEWEST_WINDOWS * _WINDOW:
+        n = len(laps) // _WINDOW
+        laps = laps[: n * _WINDOW].reshape(n, _WINDOW).mean(axis=1)
+    low, middle, high = np.percentile(laps, (25, 50, 75))
+    return float(middle), float(high - low)
+
+
+def _in_turn(times: Times) -> PrimitiveCosts:
+    """Return the costs of one thread without messages: they add up to an iteration."""
+    sample, update, insert, period = map(_summary, _manager_laps(times))
+    rest = period.value - sample.value - update.value - insert.value
+    return PrimitiveCosts(sample, update, insert, _of(period, rest))
+
+
+def _shared(times: Times, mode: Mode) -> PrimitiveCosts:
+    """Return the costs of a device with both: the mode's formula gives the whole iteration."""
+    sample, update, insert, period = map(_summary, _manager_laps(times))
+    outside = {
+        Mode.STRICT: sample.value + update.value,
+        Mode.RELAXED: sample.value,
+        Mode.PIPELINED: 0.0,
+    }
+    return PrimitiveCosts(sample, update, insert, _of(period, period.value - outside[mode]))
+
+
+def _alone(times: Times, mode: Mode) -> PrimitiveCosts:
+    """Return the costs of a device with one part, from strict iterations of a relay.
+
+    The two questions at an iteration's end go to two threads: what the learner's answer takes
+    longer than the replay manager's, which comes after new priorities, is the learner's.
+    """
+    drawn, learnt, closed, told = (times.heard[kind] for kind in (Drawn, Learnt, Closed, Told))
+    sample, update, insert, _ = map(_summary, _manager_laps(times))
+    if mode is Mode.STRICT:
+        train = learnt - drawn + np.maximum(told - closed, 0.0)
+        update = _summary(closed - learnt)
+    else:
+        train = np.maximum(closed - update.value, told) - drawn
+    if mode is not Mode.PIPELINED:
+        sample = _summary(drawn)
+    return PrimitiveCosts(sample, update, insert, _summary(train))
+
+
+def _manager_laps(times: Times) -> tuple[Laps, ...]:
+    return times.sample, times.update, times.insert, times.period
+
+
+def _of(period: Seconds, value: float) -> Seconds:
+    """Return the part of an iteration that other parts leave, with the whole one's spread."""
+    return replace(period, value=max(value, 0.0))
 
 
 def _summary(laps: Laps) -> Seconds:
-    low, middle, high = np.percentile(laps, (25, 50, 75))
-    return Seconds(float(middle), Origin.MEASURED, float(high - low))
+    middle, spread = middle_and_spread(laps)
+    return Seconds(middle, Origin.MEASURED, spread, len(laps))

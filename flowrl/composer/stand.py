@@ -1,24 +1,52 @@
-"""The test stand of the profiler: a full buffer, a learner, and the two threads of a relay."""
+"""The test stand of profiler and check: a full buffer, and a learning side that has begun."""
 
 from __future__ import annotations
 
-import select
-from types import TracebackType
-from typing import Self
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
 
 import numpy as np
 
-from accel.interfaces import LearningStep
 from flowrl.composer.accelerators import Accelerators
 from flowrl.composer.hardware import Device
-from flowrl.learners.off_policy import OffPolicyLearner
-from flowrl.parallel.messages import Draw, Drawn, Failed, Learn, Learnt, Mail, Message
-from flowrl.parallel.threads import Station
-from flowrl.replay import ReplayManager, Rows, Sample
-from flowrl.trajectory import Float32Array
+from flowrl.learning import Learning
+from flowrl.parallel.messages import Insert
+from flowrl.placed import Placed, Primitives
+from flowrl.replay import ReplayManager, Sample
+from flowrl.stopwatch import Stopwatch
+from flowrl.trajectory import Float32Array, Float64Array
 
-BETA = 0.4  # exponent of the importance weights, as at the start of a run
 _BLOCK = 8192  # rows by which a buffer is filled
+_ENDLESS = 10**12  # transitions of a run: its schedules stay where they begin
+
+
+class Recorder(Stopwatch):
+    """A stopwatch that keeps every lap apart."""
+
+    def __init__(self) -> None:
+        """Begin without laps."""
+        super().__init__()
+        self._laps: dict[str, list[float]] = {}
+        self._start = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """Note the time since the last lap under a name [s]."""
+        now = time.perf_counter()
+        self._laps.setdefault(name, []).append(now - self._start)
+        self._start = now
+
+    def reset(self) -> None:
+        """Forget all laps."""
+        self._laps, self._start = {}, time.perf_counter()
+
+    def latest(self, name: str, n: int, each: int = 1) -> Float64Array:
+        """Return the latest n sums of `each` laps of a name; fewer where there are fewer [s]."""
+        laps = np.array(self._laps.get(name, ()))
+        n = min(n, len(laps) // each)
+        sums: Float64Array = laps[len(laps) - n * each :].reshape(n, each).sum(axis=1)
+        return sums
 
 
 def filled_manager(accelerators: Accelerators, device: Device) -> ReplayManager:
@@ -41,138 +69,33 @@ def td_errors(n: int, rng: np.random.Generator) -> Float32Array:
     return np.abs(rng.standard_normal(n, np.float32))
 
 
-class Learning:
-    """One iteration's primitives, each a call without arguments."""
+def make_learning(
+    accelerators: Accelerators, manager: ReplayManager, devices: tuple[Device, Device]
+) -> tuple[Learning, Recorder]:
+    """Return a learning side, its replay manager and learner on two devices, and its stopwatch.
 
-    def __init__(
-        self, accelerators: Accelerators, manager: ReplayManager, device: Device, n_threads: int = 0
-    ) -> None:
-        """Make a learner on the device, where it can be there."""
-        self.manager, self.rng = manager, np.random.default_rng(1)
-        self.batch_size = accelerators.workload.batch_size
-        self._rows = accelerators.synthetic_rows(accelerators.workload.insert_size, self.rng)
-        self._learner: OffPolicyLearner | None = None
-        if accelerators.can_learn_on(device):
-            self._learner = accelerators.make_learner(device, n_threads)
-        self._errors = td_errors(self.batch_size, self.rng)
-        self.sample()
-
-    @property
-    def learner(self) -> OffPolicyLearner:
-        """Return the learner; RuntimeError where there is none."""
-        if self._learner is None:
-            raise RuntimeError("no learner on this device")
-        return self._learner
-
-    def insert(self) -> None:
-        """Store an iteration's new rows."""
-        self.manager.insert(self._rows)
-
-    def sample(self) -> None:
-        """Draw a batch."""
-        self._sample = self.manager.sample(self.rng, self.batch_size, BETA)
-
-    def take(self, drawn: Drawn) -> None:
-        """Take a batch that was drawn elsewhere."""
-        self._sample = drawn.sample
-
-    def learn(self) -> None:
-        """Learn the batch, and copy the actor's weights."""
-        sample, rows = self._sample, self.manager.storage.rows
-        step = self.learner.learn(rows, sample.indices, sample.weights, sample.actor_observations)
-        if step.applied:
-            self._errors = step.td_errors
-        self.learner.actor_weights()
-
-    def update(self) -> None:
-        """Set the batch's priorities."""
-        self.manager.update_priorities(self._sample, self._errors)
+    One update is due to every collection of an iteration's new rows.
+    """
+    workload = accelerators.workload
+    # No update is due for the rows that fill the buffer before the first collection.
+    before = (ceil(workload.batch_size / workload.insert_size) - 1) * workload.insert_size
+    schedule = replace(
+        accelerators.config.off_policy,
+        learning_starts=before,
+        updates_per_transition=1.0 / workload.insert_size,
+    )
+    config = replace(accelerators.config, n_transitions=_ENDLESS, off_policy=schedule)
+    places = Placed(*devices, devices[0])
+    parts = Primitives(places, manager.storage, manager, accelerators.make_learner(devices[1]))
+    watch = Recorder()
+    return Learning(config, accelerators.interface, watch, parts), watch
 
 
-class _Thread:
-    """A thread that answers one message with one."""
-
-    def __init__(self) -> None:
-        self._mail, self._number = Mail(), 0
-        self._station = Station("flowrl profile", self._mail, self._handle)
-
-    def __enter__(self) -> Self:
-        self._station.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._station.close()
-        self._mail.close()
-
-    def _handle(self, message: Message) -> None:
-        self._mail.put(self._answer(message))
-
-    def _answer(self, message: Message) -> Message:
-        raise NotImplementedError
-
-    def _ask(self, message: Message) -> Message:
-        self._station.put(message)
-        while True:
-            select.select([self._mail.file], [], [])
-            for answer in self._mail.take():
-                if isinstance(answer, Failed):
-                    raise answer.error
-                return answer
-
-
-class ManagerThread(_Thread):
-    """The replay manager's: draws, and copies the rows."""
-
-    def __init__(self, manager: ReplayManager, rng: np.random.Generator, n: int) -> None:
-        """Take a replay manager, and how many rows are drawn."""
-        super().__init__()
-        self._manager, self._rng, self._n = manager, rng, n
-        stored = vars(manager.storage.rows).items()
-        self._batch = Rows(**{k: np.empty((n, *v.shape[1:]), np.float32) for k, v in stored})
-
-    def draw(self) -> Drawn:
-        """Ask for a batch and wait for it."""
-        answer = self._ask(Draw(0, 0))
-        if not isinstance(answer, Drawn):
-            raise TypeError(f"a Drawn must come, got {answer}")
-        return answer
-
-    def _answer(self, message: Message) -> Message:
-        del message
-        sample = self._manager.sample(self._rng, self._n, BETA)
-        stored = vars(self._manager.storage.rows)
-        for name, values in vars(self._batch).items():
-            np.take(stored[name], sample.indices, axis=0, out=values, mode="clip")
-        return Drawn(0, sample, self._batch)
-
-
-class LearnerThread(_Thread):
-    """The learner's."""
-
-    def __init__(self, learner: OffPolicyLearner) -> None:
-        """Take a learner."""
-        super().__init__()
-        self._learner = learner
-
-    def learn(self, drawn: Drawn) -> LearningStep:
-        """Hand a batch over and wait until it is learnt."""
-        sample = drawn.sample
-        answer = self._ask(Learn(0, drawn.batch, sample.weights, sample.actor_observations))
-        if not isinstance(answer, Learnt):
-            raise TypeError(f"a Learnt must come, got {answer}")
-        return answer.step
-
-    def _answer(self, message: Message) -> Message:
-        if not isinstance(message, Learn):
-            raise TypeError(f"a Learn must come, got {message}")
-        places = np.arange(len(message.weights))
-        step = self._learner.learn(
-            message.batch, places, message.weights, message.actor_observations
-        )
-        self._learner.actor_weights()
-        return Learnt(0, step)
+def collections(accelerators: Accelerators) -> Iterator[Insert]:
+    """Yield collection after collection, each with an iteration's new rows."""
+    workload = accelerators.workload
+    rows = accelerators.synthetic_rows(workload.insert_size, np.random.default_rng(2))
+    number, transitions = 0, ceil(workload.batch_size / workload.insert_size) * workload.insert_size
+    while True:
+        yield Insert(number, (rows,), transitions, False)
+        number, transitions = number + 1, transitions + workload.insert_size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from math import inf, isfinite
 
 import numpy as np
@@ -13,24 +14,34 @@ from flowrl.agents.off_policy import OffPolicyAgent
 from flowrl.composer import cache
 from flowrl.composer.accelerators import native_accelerators
 from flowrl.composer.agent_workload import agent_workload
-from flowrl.composer.check import compare, measure_iteration
+from flowrl.composer.check import Comparison, compare
 from flowrl.composer.costs import PRIMITIVES, Origin
 from flowrl.composer.cpu_split import Split, most_learner_threads, split_threads
 from flowrl.composer.hardware import Device, HardwareSpec, Kind, Link
-from flowrl.composer.placement import Mode, compose
+from flowrl.composer.iterations import Form, Times, form_of, make_iterations
+from flowrl.composer.placement import Mode, iteration_seconds
 from flowrl.composer.profile import (
     FEWEST_ITERATIONS,
+    FEWEST_SLOW_ITERATIONS,
     Effort,
-    _joined,
-    _timed,
+    _alone,
+    _in_turn,
+    _shared,
     cache_key,
     measure_costs,
+    measured_times,
+    middle_and_spread,
     profile,
 )
-from flowrl.config import ConfigError, NetworkConfig, ReplayConfig, RunConfig
+from flowrl.composer.stand import filled_manager
+from flowrl.config import ConfigError, NetworkConfig, ParallelConfig, ReplayConfig, RunConfig
+from flowrl.parallel.messages import Closed, Drawn, Learnt, Told
 from flowrl.registry import EnvironmentSource
 
 CPU = Device("cpu", Kind.CPU, 2**30)
+LINKS = tuple(
+    Link(pair, 1e-6, 1e9) for pair in (("cpu", "again"), ("cpu", "agilex"), ("again", "agilex"))
+)
 HOST = HardwareSpec((CPU,), ())
 AGILEX = Device(
     "agilex", Kind.FPGA, 2**30, clock_hz=250e6, n_dsps=4510, n_m20k_blocks=7110, n_mlabs=24360,
@@ -44,11 +55,14 @@ def own_cache(tmp_path, monkeypatch):
     return tmp_path / "composer"
 
 
-def make(algo="dqn", env="CartPole-v1", priorities="prioritized", capacity=300, insert_size=2):
+def make(
+    algo="dqn", env="CartPole-v1", priorities="prioritized", capacity=300, insert_size=2, workers=0
+):
     config = RunConfig(
         algo=algo,
         env=env,
         network=NetworkConfig(16, 16),
+        parallel=ParallelConfig(workers=workers),
         replay=ReplayConfig(capacity=capacity, batch_size=8, priorities=priorities),
     )
     interface = EnvironmentSource(env, {}).interface(1)
@@ -75,28 +89,125 @@ def test_dqn_on_a_box():
     assert isfinite(costs["cpu"].shared.train.value)
 
 
-def test_training_shared_ends_with_all_that_may_run_beside_it():
-    laps = [np.full(3, x) for x in (1.0, 2.0, 4.0, 8.0)]  # sample, update, insert, train
-    ends = {mode: _joined(laps, mode).train.value for mode in Mode}
-    assert ends == {Mode.STRICT: 12.0, Mode.RELAXED: 14.0, Mode.PIPELINED: 15.0}
-    # so that every mode's formula gives the sum: one thread does one after the other
-    strict = _joined(laps, Mode.STRICT)
-    assert strict.sample.value + max(strict.train.value, strict.insert.value) + (
-        strict.update.value
-    ) == 15.0  # fmt: skip
+def times_of(sample, update, insert, period, **heard):
+    kinds = {"drawn": Drawn, "learnt": Learnt, "closed": Closed, "told": Told}
+    by_kind = {kinds[name]: np.full(3, x) for name, x in heard.items()}
+    return Times(*(np.full(3, x) for x in (period, sample, update, insert)), by_kind)
 
 
-def test_slow_primitives_are_measured_less_often_but_not_too_little():
-    calls = []
+@pytest.mark.parametrize("mode", Mode)
+def test_costs_of_a_device_with_both_add_up_to_its_iteration(mode):
+    costs = _shared(times_of(1.0, 2.0, 4.0, 20.0), mode)
+    assert iteration_seconds(mode, costs, costs) == 20.0
+    assert (costs.sample.value, costs.update.value, costs.insert.value) == (1.0, 2.0, 4.0)
 
-    def iterate():
-        calls.append(0)
-        return [1.0]  # a second, as it says
 
-    n, laps = _timed(iterate, Effort(1000, budget=70.0))
-    assert (n, len(laps[0])) == (70, 70)
-    assert _timed(iterate, Effort(1000, budget=1.0))[0] == FEWEST_ITERATIONS
-    assert _timed(iterate, Effort(5, budget=1.0))[0] == 5
+def test_costs_in_turn_add_up_to_the_iteration_whatever_the_mode():
+    costs = _in_turn(times_of(1.0, 2.0, 4.0, 20.0))
+    assert costs.train.value == 13.0
+    assert iteration_seconds(None, costs, costs) == 20.0
+
+
+@pytest.mark.parametrize(
+    ("mode", "told", "sample", "update", "train"),
+    [
+        (Mode.STRICT, 12.0, 3.0, 5.0, 5.0),  # told before the replay manager answered
+        (Mode.STRICT, 14.0, 3.0, 5.0, 6.0),  # 1 later
+        (Mode.RELAXED, 9.0, 3.0, 2.0, 8.0),  # the end without the update: 13 - 2
+        (Mode.RELAXED, 12.0, 3.0, 2.0, 9.0),
+        (Mode.PIPELINED, 9.0, 1.0, 2.0, 8.0),  # no one waits for a draw
+    ],
+)
+def test_costs_of_a_part_alone_by_hand(mode, told, sample, update, train):
+    times = times_of(1.0, 2.0, 4.0, 20.0, drawn=3.0, learnt=8.0, closed=13.0, told=told)
+    costs = _alone(times, mode)
+    assert (costs.sample.value, costs.update.value) == (sample, update)
+    assert (costs.insert.value, costs.train.value) == (4.0, train)
+
+
+def test_a_mean_over_iterations_in_a_row_counts():
+    # A thread that wakes makes two in a row; the median of single ones would be either.
+    assert middle_and_spread(np.array([0.0, 2.0] * 50)) == (1.0, 0.0)
+    assert middle_and_spread(np.array([1.0, 2.0, 3.0])) == (2.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "budget", "seconds", "n"),
+    [
+        (1000, 5.0, 1e-6, 1000),
+        (1000, 5.0, 0.01, 500),
+        (1000, 0.1, 0.01, FEWEST_ITERATIONS),
+        (1000, 5.0, 0.1, 50),
+        (1000, 1.0, 0.5, FEWEST_SLOW_ITERATIONS),
+        (3, 5.0, 1.0, 3),
+    ],
+)
+def test_what_is_slow_is_measured_less_often(asked, budget, seconds, n):
+    assert Effort(asked, budget).count(seconds) == n
+
+
+class Counted:
+    def __init__(self, seconds):
+        self.seconds, self.runs = seconds, []
+
+    def run(self, n):
+        self.runs.append(n)
+        return times_of(0.0, 0.0, 0.0, self.seconds)
+
+
+def test_the_warm_up_does_not_count():
+    iterations = Counted(0.5)
+    measured_times(iterations, Effort(1000, budget=20.0))
+    assert iterations.runs[-1] == 40
+    assert set(iterations.runs[:-1]) == {1}
+    assert len(iterations.runs) > 2
+
+
+@pytest.mark.parametrize(
+    ("workers", "mode", "is_one_device", "form"),
+    [
+        (0, Mode.STRICT, True, Form.IN_TURN),
+        (0, Mode.STRICT, False, Form.IN_TURN),
+        (2, Mode.STRICT, True, Form.JOINED),
+        (2, Mode.STRICT, False, Form.RELAYED),
+        (0, Mode.RELAXED, True, Form.RELAYED),  # generated programs then have a worker
+        (2, Mode.PIPELINED, True, Form.RELAYED),
+    ],
+)
+def test_the_form_is_that_of_the_training(workers, mode, is_one_device, form):
+    assert form_of(make(workers=workers), mode, is_one_device) is form
+
+
+@pytest.mark.parametrize("form", Form)
+@pytest.mark.parametrize("mode", Mode)
+def test_iterations_are_those_of_the_runtime(form, mode):
+    accelerators = make()
+    manager = filled_manager(accelerators, CPU)
+    begin = time.perf_counter()
+    with make_iterations(accelerators, manager, (CPU, CPU), form, mode) as iterations:
+        iterations.run(1)
+        times = iterations.run(12)
+    elapsed = time.perf_counter() - begin
+    assert len(times.period) == 12
+    for laps in (times.sample, times.update, times.insert):
+        assert 11 <= len(laps) <= 12  # a relaxed run's last priorities are not set
+        assert (laps > 0).all()
+    # What a thread does in turn lies within the iterations, and they within all of it.
+    assert times.sample[:11].sum() < elapsed
+    assert times.period.sum() < elapsed
+    if form is Form.RELAYED and mode is Mode.STRICT:
+        assert (times.heard[Drawn] < times.heard[Learnt]).all()
+        assert (times.heard[Learnt] < times.heard[Closed]).all()
+
+
+def test_costs_say_in_which_form_they_were_measured():
+    in_turn = profile(HOST, make(workers=0), Mode.STRICT, Effort(5)).costs["cpu"]
+    beside = profile(HOST, make(workers=1), Mode.STRICT, Effort(5)).costs["cpu"]
+    assert in_turn.in_turn
+    assert in_turn.alone == in_turn.shared
+    assert not beside.in_turn
+    assert beside.alone != beside.shared
+    assert in_turn.alone.train.n_iterations == 5
 
 
 def test_a_second_time_it_is_taken_from_the_cache(own_cache):
@@ -148,6 +259,8 @@ def test_the_key_has_all_that_matters():
         cache_key(CPU, make(capacity=301), Mode.STRICT, effort),
         cache_key(CPU, make(priorities="uniform"), Mode.STRICT, effort),
         cache_key(CPU, make(), Mode.STRICT, Effort(3)),
+        cache_key(CPU, make(workers=1), Mode.STRICT, effort),
+        cache_key(CPU, make(), Mode.RELAXED, effort),
     ]
     assert len({json.dumps(key, sort_keys=True) for key in keys}) == len(keys)
 
@@ -173,15 +286,24 @@ def test_the_number_of_iterations_is_checked(n):
 
 
 @pytest.mark.parametrize("insert_size", [1, 20])
-def test_whole_iterations_are_measured_and_compared(insert_size):
-    accelerators = make(insert_size=insert_size)
-    assert 0 < measure_iteration(accelerators, CPU, CPU, 10) < 1
+@pytest.mark.parametrize("workers", [0, 1])
+def test_whole_iterations_are_measured_and_compared(insert_size, workers):
+    accelerators = make(insert_size=insert_size, workers=workers)
     other = dataclasses.replace(CPU, name="again")
-    assert 0 < measure_iteration(accelerators, CPU, other, 10, Mode.STRICT) < 1
-    costs = profile(HOST, accelerators, Mode.STRICT, Effort(20)).costs
-    placement = compose(HOST, accelerators.workload, costs)
-    (found,) = compare(HOST, accelerators, placement, 20)
-    assert found.ratio == pytest.approx(placement.t_itr_s / found.measured_s)
+    spec = HardwareSpec((CPU, other, AGILEX), LINKS)
+    rounds = compare(spec, accelerators, Mode.STRICT, Effort(10, is_cached=False), 2)
+    pairs = [(c.replay_manager, c.learner) for c in rounds]
+    assert pairs == [("cpu", "cpu"), ("cpu", "again"), ("again", "cpu"), ("again", "again")]
+    assert all(len(c.predicted) == 3 and len(c.measured) == 2 for c in rounds)
+    beside = {Form.JOINED, Form.RELAYED}
+    assert {c.form for c in rounds} == (beside if workers else {Form.IN_TURN})
+
+
+def test_a_measurement_is_held_against_the_profiles_around_it():
+    c = Comparison("cpu", "cpu", Form.JOINED, (1.0, 3.0, 5.0, 7.0), (2.0, 2.0, 3.0))
+    assert c.ratios == (1.0, 2.0, 2.0)
+    assert (c.ratio, c.predicted_s, c.measured_s) == (2.0, 4.0, 2.0)
+    assert c.ratio_quartiles == (1.5, 2.0)
 
 
 @pytest.mark.parametrize(
