@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import floor, isfinite, log10
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -13,7 +13,9 @@ from flowrl.composer.costs import PRIMITIVES, SHARES, Costs, Origin, Seconds
 from flowrl.composer.placement import Assignment, Placement
 
 _MARKS = {Origin.MEASURED: "m", Origin.MODELLED: "~", Origin.GIVEN: "g"}
-_LEGEND = "m measured (median), ~ modelled, g given"
+_UNITS = (("us", 1e6), ("ms", 1e3), ("s", 1.0))
+_LARGE = 999.5  # of a unit; three digits of more need the next
+_MOST_DECIMALS = 3
 
 
 def as_json(placement: Placement, costs: Costs) -> dict[str, Any]:
@@ -56,8 +58,10 @@ def _finite(value: float) -> float | None:
 
 
 def _cell(seconds: Seconds) -> dict[str, Any]:
-    cell = {"seconds": _finite(seconds.value), "origin": str(seconds.origin)}
-    return cell | ({"spread_s": seconds.spread} if seconds.origin is Origin.MEASURED else {})
+    cell: dict[str, Any] = {"seconds": _finite(seconds.value), "origin": str(seconds.origin)}
+    if seconds.origin is Origin.MEASURED:
+        cell |= {"spread_s": seconds.spread, "iterations": seconds.n_iterations}
+    return cell
 
 
 def _assignment(item: Assignment) -> dict[str, Any]:
@@ -71,12 +75,21 @@ def _assignment(item: Assignment) -> dict[str, Any]:
     }
 
 
+def _legend(costs: Costs) -> str:
+    """Say what the marks mean, and in how many iterations was measured."""
+    parts = [part for device in costs.values() for part in (device.alone, device.shared)]
+    counts = {getattr(part, name).n_iterations for part in parts for name in PRIMITIVES} - {0}
+    several = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else "".join(map(str, counts))
+    of = f" and interquartile range of {several} iterations" if counts else ""
+    return f"m measured (median{of}), ~ modelled, g given"
+
+
 def _matrix(costs: Costs) -> Table:
-    table = Table(title="Device assignment matrix", title_justify="left", caption=_LEGEND)
+    table = Table(title="Device assignment matrix", title_justify="left", caption=_legend(costs))
     table.add_column("device")
     table.add_column("holds")
     for primitive in PRIMITIVES:
-        table.add_column(f"{primitive} \\[us]", justify="right")
+        table.add_column(primitive, justify="right")
     for name, device in costs.items():
         for share, holds in zip(SHARES, ("one part", "both"), strict=True):
             primitives = getattr(device, share)
@@ -87,9 +100,25 @@ def _matrix(costs: Costs) -> Table:
 
 
 def _shown(seconds: Seconds) -> str:
-    number = f"{1e6 * seconds.value:.4g}" if isfinite(seconds.value) else "never"
-    spread = f" ± {1e6 * seconds.spread:.2g}" if seconds.spread else ""
-    return f"{number}{spread} {_MARKS[seconds.origin]}"
+    mark = _MARKS[seconds.origin]
+    if not isfinite(seconds.value):
+        return f"never {mark}"
+    return f"{readable_time(seconds.value, seconds.spread)} {mark}"
+
+
+def readable_time(seconds: float, spread: float = 0.0) -> str:
+    """Return a time [s], and its spread if any, with three digits in the unit that suits it."""
+    unit, factor = next((item for item in _UNITS if seconds * item[1] < _LARGE), _UNITS[-1])
+    numbers = [seconds] + [spread] * bool(spread)
+    return " ± ".join(_three_digits(factor * number) for number in numbers) + f" {unit}"
+
+
+def _three_digits(number: float) -> str:
+    """Return a number with three significant digits and without an exponent."""
+    number = float(f"{number:.3g}")
+    decimals = 2 - floor(log10(number)) if number else 0
+    rounded = f"{number:.{max(0, min(decimals, _MOST_DECIMALS))}f}"
+    return rounded if float(rounded) else "0"
 
 
 def _choice(placement: Placement) -> Table:
@@ -100,10 +129,10 @@ def _choice(placement: Placement) -> Table:
         "replay manager": placement.replay_manager,
         "learner": placement.learner,
         "storage": placement.storage,
-        "iteration": f"{1e6 * placement.t_itr_s:.4g} us ({placement.mode}; costs {origins})",
+        "iteration": f"{readable_time(placement.t_itr_s)} ({placement.mode}; costs {origins})",
         "throughput": f"{placement.eps:.4g} samples/s",
         "power": watts,
-        "traffic of the storage": f"{1e6 * placement.traffic_s:.4g} us an iteration",
+        "traffic of the storage": f"{readable_time(placement.traffic_s)} an iteration",
         "chosen for": f"{placement.metric}, ties within {placement.tie:.3g}",
         "as good": _others(placement),
     }
