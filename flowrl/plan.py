@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from itertools import pairwise
 
@@ -20,7 +21,7 @@ PlanRows = list[tuple[str, str]]  # what, how much
 def print_plan(config: RunConfig, interface: Interface, rows: PlanRows) -> None:
     """Print the resolved configuration, usable as a file for --config, and how work is spread."""
     console = Console(highlight=False)
-    console.print(to_toml(replace(config, dry_run=False)).rstrip(), markup=False)
+    text = to_toml(replace(config, dry_run=False)).rstrip()
     table = Table(title="Plan", title_justify="left", show_header=False)
     table.add_column("quantity")
     table.add_column("value")
@@ -30,7 +31,10 @@ def print_plan(config: RunConfig, interface: Interface, rows: PlanRows) -> None:
     table.add_row("time limit of an episode", f"{interface.episode_steps or 'no'} steps")
     for name, value in rows:
         table.add_row(name, value)
-    console.print(table)
+    # rich answers so to a reader that has gone, as in `| head`: what is left is for nobody.
+    with contextlib.suppress(SystemExit):
+        console.print(text, markup=False)
+        console.print(table)
 
 
 def plan_rows(schedule: Schedule, shares: IntArray, n_transitions: int) -> PlanRows:

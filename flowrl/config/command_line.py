@@ -190,9 +190,11 @@ def _unknown(word: str, cls: type[Any], config_option: bool) -> str:
         return f"{shown(word)} is not expected here; every option starts with --, see --help"
     known = [*_names(cls), *(["--config"] if config_option else [])]
     option = word.partition("=")[0]
-    leaf = option.lstrip("-").replace("_", "-")
-    # The last part alone finds a nested option whose section was forgotten.
+    section, _, leaf = option.lstrip("-").replace("_", "-").rpartition(".")
+    # The last part alone finds a nested option whose section was forgotten, or taken for another.
     nested = [name for name in known if name.lstrip("-").rpartition(".")[2] == leaf]
+    if section in ("dqn", "ddpg", "td3", "sac"):
+        nested.sort(key=lambda name: not name.startswith("--off-policy."))
     close = f"; did you mean {nested[0]}?" if nested else suggestion(option, known, "try --help")
     return f"{_printable(option)} is not an option{close}"
 

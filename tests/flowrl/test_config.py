@@ -142,6 +142,7 @@ def test_values_of_environment_arguments(text, value):
         ("--n-env 3", ["--n-env is not an option", "did you mean --n-envs?"]),
         ("--gamma 0.9", ["--gamma", "did you mean --ppo.gamma?"]),
         ("--ppo.gama 0.9", ["did you mean --ppo.gamma?"]),
+        ("--sac.gamma 0.9", ["did you mean --off-policy.gamma?"]),
         ("--n-envs 0", ["--n-envs", "1 to 1e6", "got 0", "the default is 8"]),
         ("--n-envs -3", ["--n-envs", "got -3"]),
         ("--n-envs 1.5", ["--n-envs", "whole number", "got '1.5'"]),
