@@ -337,11 +337,14 @@ def _alone(times: Times, mode: Mode) -> PrimitiveCosts:
     """
     drawn, learnt, closed, told = (times.heard[kind] for kind in (Drawn, Learnt, Closed, Told))
     sample, update, insert, _ = map(_summary, _manager_laps(times))
+    # New rows that take longer than a batch is learnt hold the new priorities up.
+    stored = np.maximum(learnt, drawn + insert.value)
+    settling = np.maximum(closed - stored, 0.0)
     if mode is Mode.STRICT:
         train = learnt - drawn + np.maximum(told - closed, 0.0)
-        update = _summary(closed - learnt)
+        update = _summary(settling)
     else:
-        train = np.maximum(closed - update.value, told) - drawn
+        train = learnt - drawn + np.maximum(settling - update.value, told - learnt)
     if mode is not Mode.PIPELINED:
         sample = _summary(drawn)
     return PrimitiveCosts(sample, update, insert, _summary(train))

@@ -125,6 +125,14 @@ def test_costs_of_a_part_alone_by_hand(mode, told, sample, update, train):
     assert (costs.insert.value, costs.train.value) == (4.0, train)
 
 
+def test_waiting_for_new_rows_is_no_part_of_new_priorities():
+    # New rows are stored from 3 to 11, learnt is at 4: priorities begin at 11.
+    times = times_of(1.0, 2.0, 8.0, 20.0, drawn=3.0, learnt=4.0, closed=13.5, told=5.0)
+    costs = _alone(times, Mode.STRICT)
+    assert (costs.update.value, costs.train.value) == (2.5, 1.0)
+    assert iteration_seconds(Mode.STRICT, costs, costs) == 13.5
+
+
 def test_a_mean_over_iterations_in_a_row_counts():
     # A thread that wakes makes two in a row; the median of single ones would be either.
     assert middle_and_spread(np.array([0.0, 2.0] * 50)) == (1.0, 0.0)
