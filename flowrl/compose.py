@@ -81,7 +81,10 @@ class ComposeOptions:
                     "; lower it, or keep more rows"
                 )
         if self.fanout & (self.fanout - 1):
-            raise ConfigError(f"--fanout must be a power of two from 2 to 64, got {self.fanout}")
+            raise ConfigError(
+                f"--fanout must be a power of two from 2 to 64, got {self.fanout}"
+                "; the default is 16"
+            )
 
     @property
     def run_config(self) -> RunConfig:
@@ -142,7 +145,7 @@ def command(arguments: Sequence[str]) -> int:
 def _detect(path: Path, overwrite: bool) -> None:
     import tomli_w
 
-    check_output("--detect", path, overwrite)
+    check_output("--detect", path, overwrite, takes_group=False)
     spec = HardwareSpec.detect()
     head = "# This machine, as python -m flowrl.compose --detect found it; links are measured.\n"
     write_text("--detect", path, head + tomli_w.dumps(spec.to_tables()))

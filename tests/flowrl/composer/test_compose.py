@@ -1,6 +1,7 @@
 """The command that composes, end to end on given costs."""
 
 import json
+import os
 
 import h5py
 import numpy as np
@@ -162,3 +163,22 @@ def test_bad_input_ends_with_exit_code_2(files):
     assert process.returncode == 2
     assert process.stdout == ""
     assert len(process.stderr.splitlines()) == 1
+
+
+def test_neither_a_device_nor_a_results_file_is_replaced(files, tmp_path):
+    pipe, results = tmp_path / "pipe", tmp_path / "run.h5"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match="--out must be an ordinary file"):
+        command([*files, "--out", str(pipe), "--overwrite"])
+    assert pipe.is_fifo()
+    with h5py.File(results, "w") as file:
+        file["score"] = 1.0
+    with pytest.raises(ConfigError, match="--detect must be a new file"):
+        command(["--detect", str(results)])
+    with h5py.File(results) as file:
+        assert "score" in file
+
+
+def test_a_name_that_is_too_long_is_refused(files, tmp_path):
+    with pytest.raises(ConfigError, match="--out must be a file that can be written"):
+        command([*files, "--out", str(tmp_path / (300 * "x"))])
