@@ -75,10 +75,13 @@ def configs(draw, cls=RunConfig):
         arguments |= {"capacity": 10**9, "fanout": draw(st.sampled_from([2, 8, 64]))}
         is_file = arguments["storage"] == "file"
         arguments["file"] = Path("rows") if is_file else None
+    if cls is ParallelConfig and arguments["setting"] == "joined":
+        arguments["iteration"] = "strict"
     if cls is RunConfig:
         arguments["n_envs"] = draw(st.integers(1, 1000))
+        arguments["placement"] = draw(st.sampled_from(["auto", "cpu", "learner=gpu0"]))
         if arguments["algo"] == "ppo":
-            arguments["parallel"] = ParallelConfig()
+            arguments |= {"parallel": ParallelConfig(), "placement": "cpu"}
     return cls(**arguments)
 
 
