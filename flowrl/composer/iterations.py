@@ -7,8 +7,8 @@ Which of the three forms a training takes follows from who acts and from the mod
     joined   actors beside, one device, strict: one thread does, and messages lead in and out
     relayed  else: a thread for the replay manager and one for the learner, the host relays
 
-Actors themselves don't run here. What they would send waits already: the next collection is there
-before the updates of the one before are made.
+Actors themselves don't run here. What they would send waits already, and so much of it that the
+learning side is never idle: else a host that is kept off a busy processor would be measured.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from flowrl.parallel.relayed import Relayed
 from flowrl.replay import ReplayManager
 from flowrl.trajectory import Float64Array
 
-_AHEAD = 2  # collections that are under way or wait
+_AHEAD = 8  # collections that are under way or wait
 _RELAY = (Drawn, Learnt, Closed, Told)  # what a relay hears in an iteration
 
 

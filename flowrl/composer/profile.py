@@ -17,9 +17,6 @@ takes with these actors and this mode, and their parts are taken from them:
 
 Rows are those of a full buffer at random places. Actors are not there: nothing here takes threads
 away that are theirs.
-
-A measurement is the median of the means of few iterations in a row: a thread that has slept makes
-two iterations in quick succession.
 """
 
 from __future__ import annotations
@@ -75,8 +72,6 @@ _SLOW = 0.02  # an iteration of more is slow [s]
 FEWEST_ITERATIONS = 50  # whatever the budget
 FEWEST_SLOW_ITERATIONS = 5
 _WARM_UP = 20  # most iterations that don't count
-_WINDOW = 4  # iterations in a row of which the mean counts
-_FEWEST_WINDOWS = 5
 
 
 @dataclass(frozen=True)
@@ -303,10 +298,7 @@ def measured_times(iterations: Iterations, effort: Effort) -> Times:
 
 
 def middle_and_spread(laps: Laps) -> tuple[float, float]:
-    """Return the median and the interquartile range of means of few laps in a row [s]."""
-    if len(laps) >= _FEWEST_WINDOWS * _WINDOW:
-        n = len(laps) // _WINDOW
-        laps = laps[: n * _WINDOW].reshape(n, _WINDOW).mean(axis=1)
+    """Return the median and the interquartile range [s]."""
     low, middle, high = np.percentile(laps, (25, 50, 75))
     return float(middle), float(high - low)
 
