@@ -67,7 +67,7 @@ from flowrl.trajectory import Float64Array
 Laps = Float64Array  # (n_iterations,) [s]
 
 N_ITERATIONS = 1000
-BUDGET = 5.0  # time of one measurement, beyond which there are fewer iterations [s]
+BUDGET = 3.0  # time of one measurement, beyond which there are fewer iterations [s]
 _SLOW = 0.02  # an iteration of more is slow [s]
 FEWEST_ITERATIONS = 50  # whatever the budget
 FEWEST_SLOW_ITERATIONS = 5
