@@ -172,9 +172,9 @@ def _placed(config: RunConfig) -> RunConfig:
     composer = importlib.import_module("flowrl.composer.automatic")
     if config.progress.display != "none":
         _say("measuring the devices, once for trainings of this size: up to a minute")
-    placed, placement = composer.place(config)
+    placed, line = composer.place(config)
     if config.progress.display != "none":
-        _say(composer.summary(placement))
+        _say(line)
     return cast(RunConfig, placed)
 
 

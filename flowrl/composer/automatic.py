@@ -8,15 +8,15 @@ from typing import cast
 from flowrl.agents.off_policy import OffPolicyAgent
 from flowrl.composer.agent_workload import agent_workload
 from flowrl.composer.hardware import HardwareSpec
-from flowrl.composer.placement import Placement, compose
+from flowrl.composer.placement import compose
 from flowrl.composer.profile import measure_costs
+from flowrl.composer.runnable import runnable_places
 from flowrl.config import ConfigError, RunConfig
-from flowrl.config.placement import Places
 from flowrl.registry import EnvironmentSource, build_agent
 
 
-def place(config: RunConfig) -> tuple[RunConfig, Placement]:
-    """Return the configuration with the devices of the highest throughput, and what was found.
+def place(config: RunConfig) -> tuple[RunConfig, str]:
+    """Return the configuration with the devices of the highest throughput, and a line about it.
 
     Measurements are kept: only the first run of its kind takes time. Raises ConfigError.
     """
@@ -33,13 +33,8 @@ def place(config: RunConfig) -> tuple[RunConfig, Placement]:
     workload = replace(workload, capacity=min(workload.capacity, config.n_transitions))
     spec, mode = HardwareSpec.detect(), config.parallel.iteration
     placement = compose(spec, workload, measure_costs(spec, workload, interface, mode), mode=mode)
-    places = Places(placement.replay_manager, placement.learner, placement.storage)
-    return replace(config, placement=str(places)), placement
-
-
-def summary(placement: Placement) -> str:
-    """Say in one line what was chosen, and by which time."""
-    places = Places(placement.replay_manager, placement.learner, placement.storage)
-    return (
+    places = runnable_places(placement, spec)
+    line = (
         f"placement: {places}, {1e6 * placement.t_itr_s:.3g} us an iteration by what was measured"
     )
+    return replace(config, placement=str(places)), line

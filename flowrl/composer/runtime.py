@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from dataclasses import replace
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from flowrl.composer.native_program import native_program
+from flowrl.composer.runnable import runnable_places
 from flowrl.config import ConfigError, RunConfig
 from flowrl.config.names import shown
-from flowrl.config.placement import Places
 
 if TYPE_CHECKING:
     from flowrl.composer.composer import CompositionResult
@@ -28,6 +28,8 @@ def generate(result: CompositionResult, path: Path, target_score: float | None =
 
     With a target the run ends when the latest episodes' mean return reaches it.
     """
+    if "\0" in str(path):
+        raise ConfigError(f"the program must be a file, got {shown(str(path))}; name another")
     if path.suffix != ".py":
         raise ConfigError(f"the program must be a .py file, got {path}; name it {path}.py")
     if target_score is not None:
@@ -49,7 +51,7 @@ def composed_config(result: CompositionResult) -> RunConfig:
     Relaxed and pipelined iterations need actors beside the learner, and two threads.
     """
     placement, config = result.placement, result.config
-    places = Places(placement.replay_manager, placement.learner, placement.storage)
+    places = runnable_places(placement, result.spec)
     parallel = config.parallel
     if placement.mode != "strict":
         parallel = replace(
@@ -63,7 +65,7 @@ def composed_config(result: CompositionResult) -> RunConfig:
 
 def _finite(target_score: object) -> float:
     is_number = isinstance(target_score, (int, float)) and not isinstance(target_score, bool)
-    if not is_number or not isfinite(cast(float, target_score)):
+    if not is_number or not abs(cast(float, target_score)) <= sys.float_info.max:
         raise ConfigError(
             f"target_score must be a finite number or None, got {shown(target_score)}; leave it out"
         )
@@ -75,7 +77,7 @@ def _write(path: Path, text: str) -> None:
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(text, encoding="ascii")
+        aside.write_text(text, encoding="utf-8")
         aside.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):

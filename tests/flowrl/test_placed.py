@@ -6,8 +6,13 @@ import pytest
 from flowrl.composer import automatic
 from flowrl.composer.costs import DeviceCosts, Origin, PrimitiveCosts, Seconds
 from flowrl.composer.detection import find_devices
+from flowrl.composer.hardware import Device, HardwareSpec, Kind, Link
+from flowrl.composer.placement import compose
+from flowrl.composer.runnable import runnable_places
+from flowrl.composer.workload import Workload
 from flowrl.config import ConfigError, RunConfig
 from flowrl.config.placement import Places, read_placement
+from flowrl.networks import NO_LAYERS
 from flowrl.placed import Placed
 from tests.flowrl.parallel_runs import config, run
 from tests.launch import module
@@ -105,9 +110,9 @@ def test_auto_takes_the_cheapest_device_for_each_part(monkeypatch):
         }
 
     monkeypatch.setattr(automatic, "measure_costs", costs)
-    placed, placement = automatic.place(RunConfig(algo="sac", env="Pendulum-v1", placement="auto"))
+    placed, line = automatic.place(RunConfig(algo="sac", env="Pendulum-v1", placement="auto"))
     assert placed.placement == "replay=cpu,learner=cpu,storage=cpu"
-    assert "placement: replay=cpu" in automatic.summary(placement)
+    assert "placement: replay=cpu" in line
 
 
 def test_auto_measures_the_native_learner_only():
@@ -123,3 +128,14 @@ def test_a_run_says_where_it_is_placed():
     assert "learner=nowhere must be one of cpu" in completed.stderr
     completed = module("flowrl.train", *options[:-2], "--dry-run")
     assert "replay=cpu,learner=cpu,storage=cpu" in completed.stdout
+
+
+def test_rows_composed_for_a_gpu_stay_with_the_host():
+    host, gpu = Device("cpu", Kind.CPU, 2**30), Device("gpu0", Kind.CUDA, 2**34)
+    spec = HardwareSpec((host, gpu), (Link(("cpu", "gpu0"), 1e-6, 1e10),))
+    dear, cheap = (PrimitiveCosts(*[Seconds(t, Origin.GIVEN)] * 4) for t in (1.0, 1e-3))
+    costs = {"cpu": DeviceCosts(dear, dear), "gpu0": DeviceCosts(cheap, cheap)}
+    workload = Workload("dqn", 4, 1, NO_LAYERS, NO_LAYERS, 32, 1, 1000, 16)
+    placement = compose(spec, workload, costs)
+    assert placement.storage == "gpu0"
+    assert runnable_places(placement, spec) == Places("gpu0", "gpu0", "cpu")
