@@ -20,8 +20,8 @@ _SCORE = "score (return of an episode) [-]"
 _INDIFFERENT = ("seed", "out", "overwrite", "dry_run", "progress", "record", "evaluation", "comm")
 
 # Okabe and Ito (2008): told apart with any kind of colour vision, and in grey by their lightness.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_STYLE: Any = {
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+STYLE: Any = {
     "font.size": 9,
     "axes.labelsize": 9,
     "axes.spines.top": False,
@@ -35,7 +35,7 @@ _STYLE: Any = {
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
 }
-_GREY = "#555555"
+GREY = "#555555"
 _DASHES = ("-", "--", "-.", ":")
 _BASELINE_DASHES = (0, (4, 3))
 _N_POINTS = 400  # of a mean curve
@@ -149,7 +149,7 @@ def draw_curves(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         handles = _legend(groups)
         n_columns = min(len(handles), 2 if len(axes) > 1 else 1)
         rows_beyond = max(-(-len(handles) // n_columns) - _LEGEND_ROWS, 0)
@@ -178,7 +178,7 @@ def _draw_panel(panel: Any, groups: Sequence[Group], axis: str) -> None:
     from matplotlib.ticker import EngFormatter
 
     for index, group in enumerate(groups):
-        colour, dashes = _colour(index), _DASHES[index // len(_COLOURS) % len(_DASHES)]
+        colour, dashes = _colour(index), _DASHES[index // len(COLOURS) % len(_DASHES)]
         x, mean, spread = group.curve(axis)
         panel.plot(x, mean, dashes, color=colour, lw=1.6)
         panel.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.18, lw=0)
@@ -204,24 +204,22 @@ def _legend(groups: Sequence[Group]) -> list[Any]:
             [],
             color=_colour(index),
             lw=1.6,
-            ls=_DASHES[index // len(_COLOURS) % len(_DASHES)],
+            ls=_DASHES[index // len(COLOURS) % len(_DASHES)],
             label=f"{group.label} (mean ± std of {group.band})",
         )
         for index, group in enumerate(groups)
     ]
     if any(group.held_out("trained") is not None for group in groups):
-        dot = Line2D([], [], color=_GREY, marker="o", ms=5, ls="", label="held-out, deterministic")
+        dot = Line2D([], [], color=GREY, marker="o", ms=5, ls="", label="held-out, deterministic")
         handles.append(dot)
     if _baselines(groups):
-        line = Line2D(
-            [], [], color=_GREY, lw=1.1, ls=_BASELINE_DASHES, label="held-out, no control"
-        )
+        line = Line2D([], [], color=GREY, lw=1.1, ls=_BASELINE_DASHES, label="held-out, no control")
         handles.append(line)
     return handles
 
 
 def _colour(index: int) -> str:
-    return _COLOURS[index % len(_COLOURS)]
+    return COLOURS[index % len(COLOURS)]
 
 
 def _baselines(groups: Sequence[Group]) -> list[tuple[float, str]]:
@@ -234,5 +232,5 @@ def _baselines(groups: Sequence[Group]) -> list[tuple[float, str]]:
         equal = [i for i, other in levels.items() if abs(other - level) <= 0.02 * abs(level)]
         is_shared = len(equal) > 1 or len(groups) == 1
         mean = float(np.mean([levels.pop(i) for i in equal]))
-        baselines.append((mean, _GREY if is_shared else _colour(first)))
+        baselines.append((mean, GREY if is_shared else _colour(first)))
     return baselines

@@ -1,4 +1,4 @@
-"""Draw figures from results files: `python -m flowrl.plot curves|film run.h5 ... -o x.png`."""
+"""Draw figures from results: `python -m flowrl.plot curves|film|devices FILE.h5 ... -o x.png`."""
 
 from __future__ import annotations
 
@@ -61,6 +61,23 @@ class FilmOptions:
         _check_suffix(self.out, _STILL + _MOVING)
 
 
+@dataclass(frozen=True)
+class DevicesOptions:
+    """Draw what `python -m flowrl.bench devices` has measured and modelled.
+
+    Times of replay managers and learners against the batch size, and the throughput of all
+    assignments with the composer's choice.
+    """
+
+    study: Path = required_file("study of devices", "STUDY.h5")
+    out: Path = required_file("figure to write", "FILE.png", positional=False, aliases=("-o",))
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check_fields(self)
+        _check_suffix(self.out, _STILL)
+
+
 def curves(arguments: Sequence[str]) -> int:
     """Run `curves`; return the exit code."""
     options = parse_options(CurvesOptions, arguments, f"{PROGRAM} curves")
@@ -84,14 +101,31 @@ def film(arguments: Sequence[str]) -> int:
     return 0
 
 
-FIGURES: dict[str, Callable[[Sequence[str]], int]] = {"curves": curves, "film": film}
+def devices(arguments: Sequence[str]) -> int:
+    """Run `devices`; return the exit code."""
+    options = parse_options(DevicesOptions, arguments, f"{PROGRAM} devices")
+    from flowrl.composer.figures import draw_devices
+    from flowrl.composer.study import read_study
+
+    study = read_study(options.study)
+    _write(options.out, lambda path: draw_devices(study, path))
+    return 0
+
+
+FIGURES: dict[str, Callable[[Sequence[str]], int]] = {
+    "curves": curves,
+    "film": film,
+    "devices": devices,
+}
 
 
 def command(arguments: Sequence[str]) -> int:
     """Run the command line; return the exit code."""
-    names = " or ".join(FIGURES)
+    names = ", ".join(FIGURES)
     if not arguments:
-        raise ConfigError(f"the figure must be {names}, got nothing; try {PROGRAM} curves --help")
+        raise ConfigError(
+            f"the figure must be one of {names}, got nothing; try {PROGRAM} curves --help"
+        )
     if arguments[0] in ("-h", "--help"):
         sys.stdout.write(_HELP)
         return 0
@@ -99,7 +133,7 @@ def command(arguments: Sequence[str]) -> int:
     if figure is None:
         close = nearest(arguments[0], FIGURES) or "curves"
         raise ConfigError(
-            f"the figure must be {names}, got {arguments[0]!r}; did you mean {close}?"
+            f"the figure must be one of {names}, got {arguments[0]!r}; did you mean {close}?"
         )
     return figure(arguments[1:])
 
@@ -127,13 +161,14 @@ def _write(path: Path, draw: Callable[[Path], None]) -> None:
         raise ConfigError(f"--out {path}: cannot be written: {reason}") from error
 
 
-_HELP = f"""usage: {PROGRAM} FIGURE RUN.h5 ... -o FILE.png
+_HELP = f"""usage: {PROGRAM} FIGURE FILE.h5 ... -o FILE.png
 
 Draw figures from results files.
 
 figures:
   curves RUN.h5 ...  the score against transitions and wall time
   film RUN.h5        the environment uncontrolled and controlled, from one start
+  devices STUDY.h5   times and throughput of devices, from python -m flowrl.bench devices
 
 {PROGRAM} FIGURE --help shows the options of a figure.
 """

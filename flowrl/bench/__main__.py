@@ -13,6 +13,7 @@ from flowrl.config import ConfigError, run_command
 PROGRAM = "flowrl.bench"
 BENCHES = {
     "composer": "flowrl.bench.composer",
+    "devices": "flowrl.bench.devices",
     "film": "flowrl.bench.film",
     "learner": "flowrl.bench.learner",
     "learning": "flowrl.bench.peer_learning",
@@ -39,6 +40,7 @@ Measure how fast one part is, on this machine.
 
 names:
   composer   iterations on every device, as the composer predicts them and as they are
+  devices    replay managers and learners on all devices, over batch sizes; for flowrl.plot devices
   film       the film on one core
   learner    gradient steps of every algorithm, native beside torch and other libraries
   learning   scores of Stable-Baselines3 trained with a configuration of ours, as JSON

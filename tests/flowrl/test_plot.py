@@ -141,7 +141,7 @@ def test_scores_below_the_lowest_to_show_are_cut_off(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        ("", "curves or film, got nothing"),
+        ("", "one of curves, film, devices, got nothing"),
         ("curvs a.h5", "did you mean curves?"),
         ("curves", "runs must be the path of one file or more, got nothing"),
         ("curves a.h5", "--out must be"),
