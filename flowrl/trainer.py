@@ -109,6 +109,24 @@ class Trainer(Protocol):
         """Close the environments and end what runs beside."""
 
 
+class Unsaved:
+    """The part of a trainer whose state no checkpoint keeps: it says why when it is resumed."""
+
+    can_be_saved, n_reports = False, 0
+    why_not = ""  # to follow "--resume must be"
+
+    def __init__(self) -> None:
+        self.wishes = Wishes()
+
+    def state(self) -> State | None:
+        """Return nothing."""
+        return None
+
+    def load_state(self, state: State, life: int) -> list[str]:  # noqa: ARG002
+        """Refuse."""
+        raise StateError(f"--resume must be {self.why_not}")
+
+
 def mean(values: Collection[float]) -> float:
     """Return the mean, NaN where there is nothing."""
     return float(np.mean(list(values))) if len(values) else float("nan")

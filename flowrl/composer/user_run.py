@@ -23,10 +23,8 @@ from flowrl.policies import PolicyArrays
 from flowrl.registry import EnvironmentSource
 from flowrl.replay import NStep
 from flowrl.seeding import Stream, integer_seed
-from flowrl.state import State, StateError
-from flowrl.stopping import Wishes
 from flowrl.stopwatch import Stopwatch
-from flowrl.trainer import TrainingError
+from flowrl.trainer import TrainingError, Unsaved
 from flowrl.trajectory import Float32Array, Float64Array, Trajectory
 
 
@@ -93,8 +91,11 @@ class UserActors:
             env.close()
 
 
-class UserRun:
+class UserRun(Unsaved):
     """A run whose networks only torch and the user's class know, in one process."""
+
+    # Such a class has state that nobody else can put back.
+    why_not = "of an algorithm of flowrl, not of a trainer of your own"
 
     def __init__(
         self,
@@ -104,6 +105,7 @@ class UserRun:
         primitives: Primitives,
     ) -> None:
         """Make the environments; the primitives are those on their devices."""
+        super().__init__()
         self._config, self._learner, self._shape = config, learner, shape
         self._source = EnvironmentSource(config.env, config.env_args)
         self.interface = self._source.interface(config.n_envs)
@@ -113,8 +115,6 @@ class UserRun:
         self._actors = UserActors(self._source, config, learner.trainer, shape)
         own = config.off_policy
         self._n_step = NStep(config.n_envs, own.n_steps, own.gamma, own.reward_scale)
-        # A class of the user's own has state that nobody else can put back.
-        self.wishes, self.can_be_saved, self.n_reports = Wishes(), False, 0
 
     @property
     def policy(self) -> PolicyArrays:
@@ -193,14 +193,6 @@ class UserRun:
 
     def publish_policy(self) -> None:
         """Do nothing: the trainer acts itself."""
-
-    def state(self) -> State | None:
-        """Return nothing, see `can_be_saved`."""
-        return None
-
-    def load_state(self, state: State, life: int) -> list[str]:  # noqa: ARG002
-        """Refuse."""
-        raise StateError("--resume must be of an algorithm of flowrl, not of a trainer of your own")
 
     def close(self) -> None:
         """Close the environments."""

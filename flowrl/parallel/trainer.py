@@ -21,15 +21,13 @@ from flowrl.placed import Placed, Primitives
 from flowrl.plan import PlanRows, spread
 from flowrl.policies import PolicyArrays
 from flowrl.replay.storage import free_memory
-from flowrl.state import State, StateError
-from flowrl.stopping import Wishes
 from flowrl.stopwatch import Stopwatch
-from flowrl.trainer import Trainer, TrainingError
+from flowrl.trainer import Trainer, TrainingError, Unsaved
 from flowrl.trajectory import Float64Array
 
-_NOT_RESUMED = (
-    "--resume must be without --parallel.workers and, but for PPO, on one rank: actors that are "
-    "parallel to the learner are not saved"
+_WHY_NOT = (
+    "without --parallel.workers and, but for PPO, on one rank: actors that are parallel to the "
+    "learner are not saved"
 )
 
 
@@ -54,15 +52,17 @@ def make_trainer(
     return OffPolicyTrainer(config, comm, primitives)
 
 
-class ParallelTrainer:
+class ParallelTrainer(Unsaved):
     """Host, replay manager and learner of a run whose actors are elsewhere."""
+
+    why_not = _WHY_NOT
 
     def __init__(
         self, config: RunConfig, comm: Communicator, primitives: Primitives | None = None
     ) -> None:
         """Make the networks, and the primitives unless they are given; raise ConfigError."""
         self._config, self._comm = config, comm
-        self.wishes, self.can_be_saved = Wishes(), False
+        super().__init__()
         self._setup = Setup(config, config.parallel.workers or comm.size - 1)
         self.interface, self.agent = self._setup.interface, self._setup.agent
         self._check_workers()
@@ -75,19 +75,6 @@ class ParallelTrainer:
         self._sample = Acting(config, self.agent, self._setup.source, 0, group)
         self._host = Host(config, self._setup.team, self.learning, watch, self.setting)
         self._transport = self._make_transport()
-
-    @property
-    def n_reports(self) -> int:
-        """Return nothing: what the host has in hand is not saved."""
-        return 0
-
-    def state(self) -> State | None:
-        """Return nothing: what the host has in hand is not saved."""
-        return None
-
-    def load_state(self, state: State, life: int) -> list[str]:  # noqa: ARG002
-        """Refuse."""
-        raise StateError(_NOT_RESUMED)
 
     def _check_workers(self) -> None:
         workers, most = self._config.parallel.workers, self._setup.team.n_workers
@@ -180,13 +167,15 @@ class ParallelTrainer:
         ]
 
 
-class ActorRank:
+class ActorRank(Unsaved):
     """An MPI rank that acts; one for which there is no environment does nothing."""
+
+    why_not = _WHY_NOT
 
     def __init__(self, config: RunConfig, comm: Communicator) -> None:
         """Make this rank's environments; raise ConfigError for what can't be."""
         self._config, self._comm = config, comm
-        self.wishes, self.can_be_saved = Wishes(), False
+        super().__init__()
         setup = Setup(config, comm.size - 1)
         self.interface, self.agent, team = setup.interface, setup.agent, setup.team
         # Idle rather than refused: a batch system often fixes the number of ranks.
@@ -220,19 +209,6 @@ class ActorRank:
 
     def publish_policy(self) -> None:
         """Do nothing: the policy comes from root."""
-
-    @property
-    def n_reports(self) -> int:
-        """Return nothing: reports are root's."""
-        return 0
-
-    def state(self) -> State | None:
-        """Return nothing."""
-        return None
-
-    def load_state(self, state: State, life: int) -> list[str]:  # noqa: ARG002
-        """Refuse."""
-        raise StateError(_NOT_RESUMED)
 
     def warm_up(self) -> None:
         """Compile the rollout, or load it from the cache."""
