@@ -156,7 +156,8 @@ def _note(study: DeviceStudy) -> str:
     """Return what holds for the whole figure."""
     of = study.attributes
     return (
-        "Bars: half the interquartile range of measured times to each side, cut off at a tenth.\n"
+        "Bars: half the interquartile range of measured times to each side, "
+        "cut off at a tenth of the median.\n"
         f"Predictions for iterations in mode {of.get('mode', '?')} of prioritized replay "
         f"({of.get('capacity', '?')} rows)."
     )
