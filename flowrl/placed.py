@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from accel.backends import BackendError
 from flowrl.agents.off_policy import OffPolicyAgent
@@ -14,10 +13,13 @@ from flowrl.composer.hardware import Device, Kind
 from flowrl.config import ConfigError, ReplayConfig, RunConfig
 from flowrl.config.names import suggestion
 from flowrl.config.placement import Places, read_placement
+from flowrl.envs.interface import Interface
 from flowrl.learners.off_policy import OffPolicyLearner
-from flowrl.registry import OFF_POLICY_LEARNERS, load_learner
+from flowrl.registry import OFF_POLICY_LEARNERS, PINNED_MEMORY, load, load_learner
 from flowrl.replay import ReplayManager, RowStorage
+from flowrl.replay.storage import zeros
 from flowrl.seeding import Stream, integer_seed
+from flowrl.trajectory import Float32Array
 
 T = TypeVar("T")
 
@@ -72,22 +74,21 @@ class Placed:
 
     def primitives(self, config: RunConfig, agent: OffPolicyAgent) -> Primitives:
         """Make all three with the sizes of a configuration."""
-        n_rows = min(config.replay.capacity, config.n_transitions)
-        interface, replay = agent.interface, config.replay
-        storage = self.storage(n_rows, interface.n_observations, interface.n_actions, replay.file)
-        manager, learner = self.replay_manager(replay, storage), self.learner(config, agent)
+        storage = self.storage(config, agent.interface)
+        manager, learner = self.replay_manager(config.replay, storage), self.learner(config, agent)
         return Primitives(self, storage, manager, learner)
 
-    def storage(
-        self, capacity: int, n_observations: int, n_actions: int, path: Path | None
-    ) -> RowStorage:
-        """Allocate the rows. SYCL's devices here compute in the processor's memory."""
+    def storage(self, config: RunConfig, interface: Interface) -> RowStorage:
+        """Allocate the rows of a run. SYCL's devices here compute in the processor's memory."""
         if self.storage_device.kind is Kind.CUDA:
             raise ConfigError(
                 "--placement storage must be in the processor's memory, got "
                 f"{self.storage_device.name}; use storage=cpu"
             )
-        return RowStorage(capacity, n_observations, n_actions, path)
+        n_rows = min(config.replay.capacity, config.n_transitions)
+        sizes = n_rows, interface.n_observations, interface.n_actions
+        allocate = _pinned if config.replay.storage == "pinned" else zeros
+        return RowStorage(*sizes, config.replay.file, allocate)
 
     def replay_manager(self, config: ReplayConfig, storage: RowStorage) -> ReplayManager:
         """Make the replay manager; its sum tree is on the device."""
@@ -111,6 +112,16 @@ class Placed:
         learner: OffPolicyLearner = _reported("learner", device, lambda: make(agent, seed, *where))
         learner.load_parameters(agent.initial_parameters(config.seed))
         return learner
+
+
+def _pinned(n: int) -> Float32Array:
+    try:
+        return cast(Float32Array, load(PINNED_MEMORY)(n))
+    except (ImportError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise ConfigError(
+            f"--replay.storage pinned needs torch and a CUDA device ({reason}); use memory"
+        ) from error
 
 
 def _devices(places: Places) -> tuple[Device, ...]:

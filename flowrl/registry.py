@@ -42,6 +42,9 @@ OFF_POLICY_LEARNERS = {
     "torch": "flowrl.learners.torch_off_policy:TorchOffPolicyLearner",
 }
 
+# Makes an array of zeros in memory that a CUDA device copies from directly.
+PINNED_MEMORY = "flowrl.learners.torch_memory:pinned"
+
 Environments = CompiledEnvironments | PythonEnvironments | NoEnvironments
 
 

@@ -27,13 +27,15 @@ from pathlib import Path
 
 from flowrl.agents.off_policy import OffPolicyAgent
 from flowrl.comm import SerialCommunicator
-from flowrl.config import $config_names, parse_options, run_command
+from flowrl.config import $config_names, error_line, parse_options, run_command
 from flowrl.keeping import Keeper
 from flowrl.parallel.trainer import make_trainer
 from flowrl.placed import Placed, Primitives
+from flowrl.recorder import RecorderError
 from flowrl.registry import EnvironmentSource
 from flowrl.session import open_session
 from flowrl.stopping import REQUEUE, heeding_signals
+from flowrl.trainer import TrainingError
 
 PROGRAM = $program
 # The training, and where it runs: the replay manager's sum tree, the learner, the stored rows. A
@@ -49,12 +51,7 @@ def make_primitives(config: RunConfig) -> Primitives:
     interface = EnvironmentSource(config.env, config.env_args).interface(config.n_envs)
     agent = OffPolicyAgent.build(config, interface)
     places = Placed.find(config.placement)
-    storage = places.storage(
-        min(config.replay.capacity, config.n_transitions),
-        agent.interface.n_observations,
-        agent.interface.n_actions,
-        config.replay.file,
-    )
+    storage = places.storage(config, agent.interface)
     replay_manager = places.replay_manager(config.replay, storage)
     learner = places.learner(config, agent)
     return Primitives(places, storage, replay_manager, learner)
@@ -80,6 +77,9 @@ def main(arguments: list[str]) -> int:
                     break
             if trainer.can_be_saved:
                 keeper.save()
+    except (TrainingError, RecorderError) as error:
+        sys.stderr.write(f"{error_line(PROGRAM, error)}\\n")
+        return 1
     finally:
         trainer.close()
     return 0

@@ -214,8 +214,6 @@ def user_primitives(
         places.torch_device,
         config.off_policy.threads,
     )
-    n_rows = min(config.replay.capacity, config.n_transitions)
-    sizes = interface.n_observations, interface.n_actions
-    storage = places.storage(n_rows, *sizes, config.replay.file)
+    storage = places.storage(config, interface)
     manager = places.replay_manager(config.replay, storage)
     return learner, Primitives(places, storage, manager, learner)

@@ -9,7 +9,7 @@ from flowrl.config.names import ConfigError
 from flowrl.config.options import check_fields, choice, file, real, switch, whole
 
 PRIORITIES = ("uniform", "prioritized")
-STORAGES = ("memory", "file")
+STORAGES = ("memory", "pinned", "file")
 SETTINGS = ("auto", "relayed", "joined")
 ITERATIONS = ("strict", "relaxed", "pipelined")
 
@@ -63,7 +63,9 @@ class ReplayConfig:
     )
     priority_offset: float = real(1e-6, "least error of a row [return]", 0, 1e6, above=True)
     fanout: int = whole(16, "children of a node of the sum tree: a power of two", 2, 64)
-    storage: str = choice("memory", "where the rows are kept", STORAGES)
+    storage: str = choice(
+        "memory", "where the rows are kept; pinned: in memory that a GPU copies from", STORAGES
+    )
     file: Path | None = file("file of the rows, for --replay.storage file", "FILE")
 
     def __post_init__(self) -> None:

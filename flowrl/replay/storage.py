@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -40,6 +41,11 @@ def row_bytes(n_observations: int, n_actions: int) -> int:
     return 4 * (2 * n_observations + n_actions + 2) + 8
 
 
+def zeros(n: int) -> Float32Array:
+    """Allocate n zeros in memory."""
+    return np.zeros(n, np.float32)
+
+
 class RowStorage:
     """A ring of rows; a new row takes the place of the oldest.
 
@@ -48,7 +54,12 @@ class RowStorage:
     """
 
     def __init__(
-        self, capacity: int, n_observations: int, n_actions: int, path: Path | None = None
+        self,
+        capacity: int,
+        n_observations: int,
+        n_actions: int,
+        path: Path | None = None,
+        allocate: Callable[[int], Float32Array] = zeros,
     ) -> None:
         """Allocate the ring, in a new file at `path` if given; raise ReplayError if it can't be."""
         self.capacity = capacity
@@ -61,7 +72,7 @@ class RowStorage:
             "discounts": (capacity,),
         }
         sizes = [int(np.prod(shape)) for shape in shapes.values()]
-        block = self._block(sum(sizes), path)
+        block = allocate(sum(sizes)) if path is None else self._file(sum(sizes), path)
         pieces = np.split(block, np.cumsum(sizes)[:-1])
         self.rows = Rows(**{
             name: piece.reshape(shape)
@@ -72,9 +83,7 @@ class RowStorage:
         self.size = 0  # rows held
 
     @staticmethod
-    def _block(n: int, path: Path | None) -> Float32Array:
-        if path is None:
-            return np.zeros(n, np.float32)
+    def _file(n: int, path: Path) -> Float32Array:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             return np.memmap(path, np.float32, "w+", shape=(n,))

@@ -139,3 +139,15 @@ def test_rows_composed_for_a_gpu_stay_with_the_host():
     placement = compose(spec, workload, costs)
     assert placement.storage == "gpu0"
     assert runnable_places(placement, spec) == Places("gpu0", "gpu0", "cpu")
+
+
+def test_rows_that_a_gpu_copies_from():
+    torch = pytest.importorskip("torch")
+    settings = config(n_transitions=203, storage="pinned")
+    if not torch.cuda.is_available():
+        with pytest.raises(ConfigError, match=r"pinned needs torch and a CUDA device.*use memory"):
+            run(settings)
+        return
+    np.testing.assert_array_equal(
+        run(settings).parameters, run(config(n_transitions=203)).parameters
+    )
