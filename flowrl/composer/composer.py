@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from flowrl.composer.accelerators import Accelerators
 from flowrl.composer.cost_file import load_costs
-from flowrl.composer.costs import Costs
+from flowrl.composer.costs import Costs, DeviceCosts
 from flowrl.composer.cpu_split import Split
 from flowrl.composer.description import TrainerDescription
 from flowrl.composer.hardware import HardwareSpec
@@ -105,6 +105,11 @@ class Composer:
             raise ConfigError(
                 f"set_actors must get a Gymnasium id or PACKAGE:FUNCTION, got {shown(env)}; "
                 'for instance "CartPole-v1"'
+            )
+        if env_args is not None and not isinstance(env_args, Mapping):
+            raise ConfigError(
+                f"env_args must be a dict of arguments, got {shown(env_args)}; for instance "
+                '{"n_jets": 5}'
             )
         values = {
             "algo": "dqn",
@@ -219,6 +224,10 @@ class Composer:
                 f"RuntimeGen must get what run() returned, got {shown(result)}; "
                 "write composer.RuntimeGen(composer.run(), PATH)"
             )
+        if not isinstance(path, (str, Path)):
+            raise ConfigError(
+                f"the program must be a .py file, got {shown(path)}; for instance runtime_dqn.py"
+            )
         load("flowrl.composer.runtime:generate")(result, Path(path), target_score)
 
     def _complete(self) -> tuple[Actors, tuple[type[Any], dict[str, Any]], Replay]:
@@ -255,6 +264,12 @@ def _word(words: type[_WordT], value: object, name: str) -> _WordT:
 
 
 def _check_names(costs: Costs, spec: HardwareSpec) -> None:
+    is_table = isinstance(costs, Mapping)
+    if not is_table or not all(isinstance(device, DeviceCosts) for device in costs.values()):
+        raise ConfigError(
+            f"costs must be a file or DeviceCosts by device, got {shown(costs)}; leave them out to "
+            "measure"
+        )
     missing = [name for name in spec.names if name not in costs]
     if missing:
         raise ConfigError(

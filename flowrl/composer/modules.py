@@ -126,9 +126,13 @@ def _built(cls: type[Any], arguments: Mapping[str, Any]) -> Any:
         raise
     except Exception as error:  # the user's code may raise anything
         raise ConfigError(
-            f"{cls.__name__} must be made without an error, got {type(error).__name__}: {error}; "
-            "look at its __init__"
+            f"{cls.__name__} must be made without an error, got {_line(error)}; look "
+            "at its __init__"
         ) from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:
@@ -147,7 +151,8 @@ def find_networks(trainer: object) -> dict[str, nn.Module]:
             return {"self": trainer}
         attributes = dict(trainer.named_children())
     else:
-        attributes = {n: m for n, m in vars(trainer).items() if isinstance(m, nn.Module)}
+        own = getattr(trainer, "__dict__", {})
+        attributes = {n: m for n, m in own.items() if isinstance(m, nn.Module)}
     found: dict[str, nn.Module] = {}
     for name, module in attributes.items():
         parts: dict[str, nn.Module] = {name: module}
@@ -196,7 +201,7 @@ def _input_shape(name: str, trainer: object, spaces: Spaces) -> tuple[int, ...]:
         return tuple(spaces.observation.shape or (spaces.n_observations,))
     try:
         sizes = tuple(int(n) for n in np.atleast_1d(shape))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         sizes = ()
     if not sizes or min(sizes) < 1:
         raise ConfigError(
@@ -308,7 +313,7 @@ class _Tracer:
         if error is not None:
             return (
                 f"{name}.get_action must take an observation of shape {self._shape}, got "
-                f"{type(error).__name__}: {error}; it gets a float32 array, one observation"
+                f"{_line(error)}; it gets a float32 array, one observation"
             )
         return f"{name}.get_action must ask one of its networks, got no call; use one"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from keyword import iskeyword
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flowrl.composer.native_program import summary
 from flowrl.composer.source_code import call, dataclass_names, dataclass_source, literal, plain
 from flowrl.config import ConfigError, RunConfig
+from flowrl.config.names import shown
 
 if TYPE_CHECKING:
     from flowrl.composer.composer import CompositionResult
@@ -34,10 +36,12 @@ import torch
 
 from flowrl.comm import SerialCommunicator
 from flowrl.composer.user_run import UserRun, user_primitives
-from flowrl.config import $config_names, parse_options, run_command
+from flowrl.config import $config_names, error_line, parse_options, run_command
+from flowrl.recorder import RecorderError
 from flowrl.registry import EnvironmentSource
 from flowrl.seeding import Stream, integer_seed
 from flowrl.session import open_session
+from flowrl.trainer import TrainingError
 
 $import_lines
 
@@ -73,6 +77,9 @@ def main(arguments: list[str]) -> int:
                 session.add(report)  # a row of the HDF5 file, a line on the screen
                 if TARGET_SCORE is not None and session.score >= TARGET_SCORE:
                     break
+    except (TrainingError, RecorderError) as error:
+        sys.stderr.write(f"{error_line(PROGRAM, error)}\\n")
+        return 1
     finally:
         run.close()
     return 0
@@ -103,7 +110,7 @@ def user_program(
     cls, description = user.trainer_class, user.description
     acting = tuple(n.name for n in description.networks if n.role == "acting")
     return _PROGRAM.substitute(
-        trainer=cls.__name__,
+        trainer=plain(cls.__name__),
         env=plain(config.env),
         name=plain(name),
         results=plain(name).removesuffix(".py") + ".h5",
@@ -130,14 +137,24 @@ def _construction(result: CompositionResult, cls: type[Any]) -> str:
     }
     taken = inspect.signature(cls).parameters
     arguments = {name: source for name, source in known.items() if name in taken}
-    arguments |= {name: literal(value) for name, value in result.trainer_options.items()}
+    for name, value in result.trainer_options.items():
+        if not _is_name(name):  # what takes **options takes any text, which could be code
+            raise ConfigError(
+                f"options of {cls.__name__} must have Python names in a program, got "
+                f"{shown(name)}; rename it"
+            )
+        arguments[name] = literal(value)
     return call("TrainerClass", arguments, 8)
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not iskeyword(text)
 
 
 def _imports(cls: type[Any]) -> list[str]:
     """Return the lines that import the class, from its module or from its file."""
     name = cls.__qualname__
-    if not name.isidentifier():
+    if not _is_name(name):
         raise ConfigError(
             f"the trainer class must be at the top of a module, got {name}; a program can't import "
             "what is made inside a function or another class"

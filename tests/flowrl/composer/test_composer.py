@@ -67,6 +67,28 @@ class Mine:
         return errors.abs()
 
 
+class Failing(Mine):
+    def __init__(self):
+        raise RuntimeError("two\nlines")
+
+
+class Endless(Mine):
+    input_shape = (float("inf"),)
+
+
+class Closed:
+    """Has slots, and so no attributes that can be listed."""
+
+    __slots__ = ("network",)
+    get_action = Mine.get_action
+
+    def __init__(self):
+        self.network = nn.Linear(4, 2)
+
+    def update_policy(self, batch):
+        """Learn nothing."""
+
+
 def composer_of(cls, env="CartPole-v1", hardware=HOST, kind="prioritized", **options):
     composer = Composer(hardware)
     composer.set_actors(env)
@@ -180,6 +202,7 @@ def test_calls_that_are_missing_are_named(calls, message):
         (lambda: Composer(HOST).set_actors(3), "must get a Gymnasium id"),
         (lambda: Composer(HOST).set_actors("CartPol-v1"), "did you mean CartPole-v1"),
         (lambda: Composer(HOST).set_actors("CartPole-v1", n_envs=0), "n-envs must be"),
+        (lambda: Composer(HOST).set_actors("CartPole-v1", env_args="False"), "env_args must be"),
         (lambda: Composer(HOST).set_train_function("DQN"), "must get a class"),
         (lambda: Composer(HOST).set_replay(kind="False"), "kind must be prioritized or uniform"),
         (lambda: Composer(HOST).set_replay(kind=True), "kind must be prioritized or uniform"),
@@ -193,7 +216,12 @@ def test_calls_that_are_missing_are_named(calls, message):
         (lambda: composer_of(Mine, widht=1).run(COSTS), "did you mean width"),
         (lambda: composer_of(TD3).run(COSTS), "must have continuous actions"),
         (lambda: composer_of(DQN, hardware=WITH_GPU).run({"cpu": COSTS["cpu"]}), "none of gpu0"),
+        (lambda: composer_of(DQN).run(5), "costs must be a file or"),
+        (lambda: composer_of(DQN).run({"cpu": 5}), "costs must be a file or"),
         (lambda: composer_of(int).run(COSTS), "must have a method get_action"),
+        (lambda: composer_of(Failing).run(COSTS), "RuntimeError: two lines; look at"),
+        (lambda: composer_of(Endless).run(COSTS), "input_shape must be a tuple of sizes"),
+        (lambda: composer_of(Closed).run(COSTS), "must have an nn.Linear"),
         (lambda: Composer(HOST).RuntimeGen(None, "x.py"), "must get what run"),
     ],
 )

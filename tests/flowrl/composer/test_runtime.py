@@ -30,7 +30,7 @@ from flowrl.config import (
     RunConfig,
 )
 from flowrl.results import Run
-from tests.flowrl.composer.trainer_of_a_user import TinyDqn
+from tests.flowrl.composer.trainer_of_a_user import AnyOptions, NeverFinite, TinyDqn
 from tests.launch import ROOT, module, python
 
 PRINTABLE = 'a"\'\\"""$x{y}%sé__import__(\'os\')'
@@ -221,10 +221,43 @@ def test_a_class_that_can_not_be_imported_is_refused(tmp_path):
         generated(tmp_path, composed(Inside.Trainer, width=12))
 
 
-@pytest.mark.parametrize("target", ["500", True, float("nan")])
+@pytest.mark.parametrize("target", ["500", True, float("nan"), 10**400])
 def test_targets_are_numbers(tmp_path, target):
     with pytest.raises(ConfigError, match="target_score"):
         generated(tmp_path, composed(), target_score=target)
+
+
+def test_a_training_that_fails_says_so_in_one_line(tmp_path):
+    path = generated(tmp_path, composed(NeverFinite, width=12))
+    completed = python([str(path), *SMALL, "--progress.display", "none"])
+    assert completed.returncode == 1
+    assert completed.stderr.startswith("runtime.py: error: 10 updates in a row were not finite")
+    assert completed.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["a=__import__('os').abort(), b", "class"])
+def test_names_of_options_can_not_become_code(tmp_path, name):
+    with pytest.raises(ConfigError, match="options of AnyOptions must have Python names"):
+        generated(tmp_path, composed(AnyOptions, **{name: 1}))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "qualified", "found"),
+    [('x"""\nimport os\n"""', "TinyDqn", False), ("Größe", "Größe", True)],
+)
+def test_the_name_of_a_class_is_a_name(tmp_path, name, qualified, found):
+    trainer = type("Trainer", (TinyDqn,), {"__module__": TinyDqn.__module__})
+    trainer.__name__, trainer.__qualname__ = name, qualified
+    text = generated(tmp_path, composed(trainer, width=12)).read_text(encoding="utf-8")
+    assert (name in text) is found
+    assert "import os\n" not in text
+
+
+@pytest.mark.parametrize("path", ["a\0b.py", 5, None, b"x.py"])
+def test_what_is_no_path_is_refused(path):
+    with pytest.raises(ConfigError, match="the program must be a"):
+        Composer().RuntimeGen(composed(), path)
 
 
 def test_a_program_is_a_python_file(tmp_path):

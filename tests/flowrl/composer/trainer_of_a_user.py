@@ -39,3 +39,18 @@ class TinyDqn:
         if self.n_updates % 100 == 0:
             self.targets.load_state_dict(self.values.state_dict())
         return td_errors.detach().abs()
+
+
+class AnyOptions(TinyDqn):
+    """Takes options of any name."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__()
+        self.options = options
+
+
+class NeverFinite(TinyDqn):
+    """Returns errors that are no numbers."""
+
+    def update_policy(self, batch) -> torch.Tensor:
+        return torch.full((len(batch.rewards),), float("nan"))
