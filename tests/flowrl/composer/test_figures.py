@@ -172,7 +172,7 @@ def test_any_number_of_networks_fits(tmp_path, n_networks):
     with Image.open(drawn(tmp_path, study, "devices.png")) as image:
         assert image.size[0] == 2000
         pixels = np.asarray(image.convert("RGB"))
-    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 100
+    assert len(np.unique(pixels[::5, ::5].reshape(-1, 3), axis=0)) > 100
     for border in (pixels[:3], pixels[-3:], pixels[:, :3], pixels[:, -3:]):
         assert (border == 255).all()  # nothing is cut off
 
