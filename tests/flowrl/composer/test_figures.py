@@ -152,8 +152,8 @@ def test_the_figure_says_what_is_measured_modelled_and_given(tmp_path):
     for part in ("cpu (measured)", "gpu (given)", "fpga (modelled)", "from measured times",
                  "from modelled times, in whole or in part", "from given times, in whole or in",
                  "composer's choice", "its choice without modelled devices", "batch size [rows]",
-                 "time of an update [s]", "throughput [samples/s]", "(c) SAC, batch 512", "11.6k", "half the interquartile range",
-                 "mode strict"):  # fmt: skip
+                 "time of an update [s]", "throughput [samples/s]", "(c) SAC, batch 512", "11.6k",
+                 "half the interquartile range", "mode strict"):  # fmt: skip
         assert part in text, part
     assert "n/m" not in text
     assert text.count("<pattern") >= 2  # hatches of two kinds
