@@ -143,7 +143,7 @@ def _configuration(arguments: Sequence[str], comm: Communicator) -> RunConfig:
     text = ""
     if comm.rank == 0:
         try:
-            text = to_toml(_placed(_parse(arguments).resolved()))
+            text = to_toml(_placed(_parse(arguments).resolved(), comm))
         except ConfigError as error:
             _complain(error)
             text = _EXIT + str(_USAGE)
@@ -165,14 +165,14 @@ def _parse(arguments: Sequence[str]) -> RunConfig:
     return resumed_config(arguments, Path(path), PROGRAM)
 
 
-def _placed(config: RunConfig) -> RunConfig:
+def _placed(config: RunConfig, comm: Communicator) -> RunConfig:
     """Choose the devices where that is left to the composer."""
     if config.placement != AUTO:
         return config
     composer = importlib.import_module("flowrl.composer.automatic")
     if config.progress.display != "none":
         _say("measuring the devices, once for trainings of this size: up to a minute")
-    placed, line = composer.place(config)
+    placed, line = composer.place(config, comm.size == 1 and not config.parallel.workers)
     if config.progress.display != "none":
         _say(line)
     return cast(RunConfig, placed)

@@ -15,10 +15,11 @@ from flowrl.config import ConfigError, RunConfig
 from flowrl.registry import EnvironmentSource, build_agent
 
 
-def place(config: RunConfig) -> tuple[RunConfig, str]:
+def place(config: RunConfig, in_turn: bool) -> tuple[RunConfig, str]:
     """Return the configuration with the devices of the highest throughput, and a line about it.
 
-    Measurements are kept: only the first run of its kind takes time. Raises ConfigError.
+    `in_turn`: nobody acts beside the learner. Measurements are kept: only the first run of its kind
+    takes time. Raises ConfigError.
     """
     if config.learner != "native":
         raise ConfigError(
@@ -31,8 +32,9 @@ def place(config: RunConfig) -> tuple[RunConfig, str]:
     insert_size = max(1, round(1.0 / config.off_policy.updates_per_transition))
     workload = agent_workload(config, agent, insert_size)
     workload = replace(workload, capacity=min(workload.capacity, config.n_transitions))
-    spec, mode = HardwareSpec.detect(), config.parallel.iteration
-    placement = compose(spec, workload, measure_costs(spec, workload, interface, mode), mode=mode)
+    spec, mode = HardwareSpec.detect(), "strict" if in_turn else config.parallel.iteration
+    costs = measure_costs(spec, workload, interface, mode, in_turn=in_turn)
+    placement = compose(spec, workload, costs, mode=mode)
     places = runnable_places(placement, spec)
     line = (
         f"placement: {places}, {1e6 * placement.t_itr_s:.3g} us an iteration by what was measured"

@@ -101,7 +101,7 @@ def test_parts_on_two_devices_are_relayed():
 
 
 def test_auto_takes_the_cheapest_device_for_each_part(monkeypatch):
-    def costs(spec, workload, interface, mode):  # noqa: ARG001
+    def costs(spec, workload, interface, mode, in_turn):  # noqa: ARG001
         parts = [Seconds(1e-3, Origin.MEASURED)] * 4
         dear = [Seconds(1.0, Origin.MEASURED)] * 4
         return {
@@ -110,7 +110,9 @@ def test_auto_takes_the_cheapest_device_for_each_part(monkeypatch):
         }
 
     monkeypatch.setattr(automatic, "measure_costs", costs)
-    placed, line = automatic.place(RunConfig(algo="sac", env="Pendulum-v1", placement="auto"))
+    placed, line = automatic.place(
+        RunConfig(algo="sac", env="Pendulum-v1", placement="auto"), False
+    )
     assert placed.placement == "replay=cpu,learner=cpu,storage=cpu"
     assert "placement: replay=cpu" in line
 
@@ -118,7 +120,7 @@ def test_auto_takes_the_cheapest_device_for_each_part(monkeypatch):
 def test_auto_measures_the_native_learner_only():
     config = RunConfig(algo="sac", env="Pendulum-v1", placement="auto", learner="torch")
     with pytest.raises(ConfigError, match="--placement"):
-        automatic.place(config)
+        automatic.place(config, True)
 
 
 def test_a_run_says_where_it_is_placed():
