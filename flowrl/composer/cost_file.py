@@ -21,7 +21,7 @@ import re
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from flowrl.composer.costs import (
     PRIMITIVES,
@@ -39,6 +39,7 @@ from flowrl.config.kinds import Real
 from flowrl.config.names import shown
 
 _OPTION = "--costs"
+_LEAST = 1e-30  # [s] but for 0: samples a second and a joule are finite
 
 
 @dataclass(frozen=True)
@@ -47,17 +48,20 @@ class _Cost(Real):
 
     @property
     def rule(self) -> str:
-        return "a number of seconds of at least 0, or inf"
+        return f"0, a number of seconds from {_LEAST:g} to {self.high:g}, or inf"
 
     def convert(self, value: object) -> object:
-        return inf if value == inf else super().convert(value)
+        number = inf if value == inf else super().convert(value)
+        if 0 < cast(float, number) < _LEAST:
+            raise ValueError
+        return number
 
     def way_out(self, value: object, default: object) -> str:
         del value, default
         return "; write inf where the device can't do it"
 
 
-_COSTS = {name: _Cost(f"seconds of {name}") for name in PRIMITIVES}
+_COSTS = {name: _Cost(f"seconds of {name}", high=1e30) for name in PRIMITIVES}
 
 
 def load_costs(path: Path | str, spec: HardwareSpec) -> Costs:

@@ -31,6 +31,8 @@ from flowrl.config.kinds import Choice, Option, Real, Switch, Text, Whole
 from flowrl.config.names import shown, suggestion
 
 _OPTION = "--hardware"
+# Bounds of what is given in watts, seconds, hertz and bytes/s: no product of theirs overflows.
+_LEAST, _MOST = 1e-30, 1e30
 _BITS_PER_M20K, _BITS_PER_MLAB = 20480, 640  # blocks of on-chip memory in Agilex FPGAs
 
 
@@ -57,8 +59,16 @@ def _count(doc: str) -> dict[str, Option]:
     return {"option": _Count(doc, low=1, high=2**60)}
 
 
+def _above(doc: str) -> Real:
+    return Real(doc, low=_LEAST, high=_MOST, above=True)
+
+
+def _from_0(doc: str) -> Real:
+    return Real(doc, high=_MOST)
+
+
 def _above_0(doc: str) -> dict[str, Option]:
-    return {"option": Real(doc, above=True)}
+    return {"option": _above(doc)}
 
 
 @dataclass(frozen=True)
@@ -70,14 +80,14 @@ class Device:
     memory_bytes: int = field(metadata=_count("memory in which rows can be stored [bytes]"))
     cores: int | None = field(default=None, metadata=_count("cores that may be used"))
     simd: str | None = field(default=None, metadata={"option": Text("instruction set")})
-    idle_power_w: float | None = field(default=None, metadata={"option": Real("idle power [W]")})
+    idle_power_w: float | None = field(default=None, metadata={"option": _from_0("idle power [W]")})
     busy_power_w: float | None = field(default=None, metadata=_above_0("power at work [W]"))
     clock_hz: float | None = field(default=None, metadata=_above_0("clock of an FPGA [Hz]"))
     n_dsps: int | None = field(default=None, metadata=_count("multipliers of an FPGA"))
     n_m20k_blocks: int | None = field(default=None, metadata=_count("memories of 20480 bits"))
     n_mlabs: int | None = field(default=None, metadata=_count("memories of 640 bits"))
     memory_latency_s: float | None = field(
-        default=None, metadata={"option": Real("latency of an FPGA's own memory [s]")}
+        default=None, metadata={"option": _from_0("latency of an FPGA's own memory [s]")}
     )
     memory_bandwidth_bytes_per_s: float | None = field(
         default=None, metadata=_above_0("bandwidth of an FPGA's own memory [bytes/s]")
@@ -204,8 +214,8 @@ def _in_series(a: str, b: str, first: Link, second: Link) -> Link:
 
 _DEVICE = {item.name: item.metadata["option"] for item in dataclasses.fields(Device)}
 _LINK = {
-    "latency_s": Real("latency [s]"),
-    "bandwidth_bytes_per_s": Real("bandwidth [bytes/s]", above=True),
+    "latency_s": _from_0("latency [s]"),
+    "bandwidth_bytes_per_s": _above("bandwidth [bytes/s]"),
     "origin": Choice("origin of the numbers", choices=(Origin.GIVEN, Origin.MEASURED)),
 }
 

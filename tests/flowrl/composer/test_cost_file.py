@@ -61,6 +61,8 @@ def test_what_is_written_is_a_cost_file(tmp_path):
         (TEXT.replace("update = 2e-6\n", "", 1), "costs.cpu.update must be .* got nothing"),
         (TEXT.replace("2e-6", "-2e-6", 1), "costs.cpu.update must be .* or inf, got -2e-06"),
         (TEXT.replace("2e-6", "nan", 1), "costs.cpu.update must be .* got nan"),
+        (TEXT.replace("2e-6", "5e-324", 1), "costs.cpu.update must be .* got 5e-324"),
+        (TEXT.replace("2e-6", "1e308", 1), "costs.cpu.update must be .* got 1e.308"),
         (TEXT.replace("2e-6", "-inf", 1), "costs.cpu.update must be .* got -inf"),
         (TEXT.replace("2e-6", "true", 1), "costs.cpu.update must be .* got True"),
         (TEXT.replace("2e-6", '"1"', 1), "costs.cpu.update must be .* got '1'; write inf where"),

@@ -94,6 +94,9 @@ def test_routes_through_the_host_add_up():
         (CPU + GPU + LINK.replace("1e9", "0"), "bandwidth_bytes_per_s must be .* got 0"),
         (CPU + GPU + LINK.replace("1e9", "inf"), "bandwidth_bytes_per_s must be .* got inf"),
         (CPU + GPU + LINK.replace("bandwidth_bytes_per_s", "bandwidth"), "got 'bandwidth'; did"),
+        (CPU + GPU + LINK.replace("1e-5", "1e308"), "latency_s must be .* got 1e.308"),
+        (CPU + GPU + LINK.replace("1e9", "5e-324"), "bandwidth_bytes_per_s must be .* got 5e-324"),
+        (CPU + "idle_power_w = 0\nbusy_power_w = 5e-324\n", "busy_power_w must be .* got 5e-324"),
         (CPU + GPU + LINK + 'origin = "felt"\n', "origin must be one of .* got 'felt'"),
     ],
 )  # fmt: skip
