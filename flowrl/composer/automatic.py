@@ -35,7 +35,7 @@ def place(config: RunConfig, in_turn: bool) -> tuple[RunConfig, str]:
     spec, mode = HardwareSpec.detect(), "strict" if in_turn else config.parallel.iteration
     costs = measure_costs(spec, workload, interface, mode, in_turn=in_turn)
     placement = compose(spec, workload, costs, mode=mode)
-    places = runnable_places(placement, spec)
+    places = runnable_places(placement, spec, workload.is_prioritized)
     line = (
         f"placement: {places}, {1e6 * placement.t_itr_s:.3g} us an iteration by what was measured"
     )

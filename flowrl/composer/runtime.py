@@ -51,7 +51,7 @@ def composed_config(result: CompositionResult) -> RunConfig:
     Relaxed and pipelined iterations need actors beside the learner, and two threads.
     """
     placement, config = result.placement, result.config
-    places = runnable_places(placement, result.spec)
+    places = runnable_places(placement, result.spec, result.workload.is_prioritized)
     parallel = config.parallel
     if placement.mode != "strict":
         parallel = replace(

@@ -140,7 +140,8 @@ def test_rows_composed_for_a_gpu_stay_with_the_host():
     workload = Workload("dqn", 4, 1, NO_LAYERS, NO_LAYERS, 32, 1, 1000, 16)
     placement = compose(spec, workload, costs)
     assert placement.storage == "gpu0"
-    assert runnable_places(placement, spec) == Places("gpu0", "gpu0", "cpu")
+    assert runnable_places(placement, spec, True) == Places("gpu0", "gpu0", "cpu")
+    assert runnable_places(placement, spec, False) == Places("cpu", "gpu0", "cpu")
 
 
 def test_rows_that_a_gpu_copies_from():
