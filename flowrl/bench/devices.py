@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from accel.backends import BackendError, load
 from flowrl.agents.off_policy import OffPolicyAgent
 from flowrl.bench.device_cells import Cell, Patience, assemble, measure_cell
 from flowrl.composer.accelerators import Accelerators, native_accelerators
 from flowrl.composer.agent_workload import agent_workload
+from flowrl.composer.detection import absence
 from flowrl.composer.hardware import Device, HardwareSpec
 from flowrl.composer.output import check_output
 from flowrl.composer.placement import Mode, Placement
@@ -30,7 +30,7 @@ from flowrl.config import (
     RunConfig,
     parse_options,
 )
-from flowrl.config.names import shown
+from flowrl.config.names import shown, suggestion
 from flowrl.config.options import (
     check_fields,
     choice,
@@ -78,12 +78,14 @@ class DevicesOptions:
         for name in self.networks:
             if name not in NETWORKS:
                 known = ", ".join(NETWORKS)
-                raise ConfigError(f"--networks must be of {known}, got {shown(name)}")
+                raise ConfigError(
+                    f"--networks must be of {known}, got {shown(name)}{suggestion(name, NETWORKS)}"
+                )
         largest = max(self.sizes)
         if max(largest, self.insert_size) > self.capacity:
             raise ConfigError(
                 f"--capacity must be at least the rows of an update and of an insert "
-                f"({max(largest, self.insert_size)}), got {self.capacity}"
+                f"({max(largest, self.insert_size)}), got {self.capacity}; raise it"
             )
 
     @property
@@ -134,15 +136,8 @@ def with_own(described: HardwareSpec, own: HardwareSpec) -> HardwareSpec:
 
 def _absence(device: Device) -> str | None:
     """Return in a line why a device can be neither measured nor modelled."""
-    if device.is_modelled_fpga:
-        return None
-    try:
-        names = load(device.backend).devices()
-    except BackendError as error:
-        return f"it is not here ({' '.join(str(error).split())}) and has no model"
-    if device.backend != "sycl" or not device.backend_device or device.backend_device in names:
-        return None
-    return f"it is not here (there are only {', '.join(names)}) and has no model"
+    reason = None if device.is_modelled_fpga else absence(device)
+    return None if reason is None else f"it is not here ({reason}) and has no model"
 
 
 def accelerators_of(options: DevicesOptions, algo: str, batch_size: int) -> Accelerators:
@@ -215,13 +210,8 @@ def _say(line: str) -> None:
 
 def _check_out(path: Path, overwrite: bool) -> None:
     if path.suffix not in (".h5", ".hdf5"):
-        raise ConfigError(f"--out must end in .h5, got {shown(str(path))}")
-    check_output("--out", path, overwrite=True)
-    if path.exists() and not overwrite:
-        raise ConfigError(
-            f"--out must be a new file, got {shown(str(path))}, which exists; name another, or use "
-            "--overwrite"
-        )
+        raise ConfigError(f"--out must end in .h5, got {shown(str(path))}; name it {path.stem}.h5")
+    check_output("--out", path, overwrite, takes_group=False)
 
 
 def command(arguments: Sequence[str]) -> int:

@@ -49,7 +49,7 @@ def keywords(config: RunConfig, n_actions: int) -> dict[str, Any]:
 def _check(config: RunConfig) -> None:
     """Refuse what would not be the same training."""
     if config.algo not in ("sac", "td3"):
-        raise ConfigError(f"--algo must be sac or td3 here, got {config.algo}")
+        raise ConfigError(f"--algo must be sac or td3 here, got {config.algo}; try sac")
     own, network, off_policy = getattr(config, config.algo), config.network, config.off_policy
     same = {
         "learning rates of actor and critic": own.actor_learning_rate == own.critic_learning_rate,

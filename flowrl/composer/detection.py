@@ -29,6 +29,18 @@ def find_devices() -> tuple[Device, ...]:
     return (host, *_cuda_devices(), *_sycl_devices(host))
 
 
+def absence(device: Device) -> str | None:
+    """Return in a line why a device can't be used here, None where it can."""
+    try:
+        names = load(device.backend).devices()
+    except BackendError as error:
+        return " ".join(str(error).split())
+    is_named = device.backend == "sycl" and device.backend_device
+    if not is_named or device.backend_device in names:
+        return None
+    return f"there are only {', '.join(names)}"
+
+
 def _device_names(backend: str) -> list[str]:
     try:
         return load(backend).devices()

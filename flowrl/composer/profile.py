@@ -32,7 +32,6 @@ from typing import Any
 
 import numpy as np
 
-from accel.backends import BackendError, load
 from flowrl.composer.accelerators import Accelerators, native_accelerators
 from flowrl.composer.cache import DeviceProfile, load_profile, save_profile
 from flowrl.composer.costs import (
@@ -45,6 +44,7 @@ from flowrl.composer.costs import (
     Seconds,
     impossible,
 )
+from flowrl.composer.detection import absence
 from flowrl.composer.fpga_model import modelled_costs
 from flowrl.composer.hardware import Device, HardwareSpec
 from flowrl.composer.iterations import (
@@ -170,17 +170,9 @@ def _with_manager(
 
 def _require_present(device: Device) -> None:
     """Raise ConfigError for a device that can't run here and has no model."""
-    if device.is_modelled_fpga:
+    reason = None if device.is_modelled_fpga else absence(device)
+    if reason is None:
         return
-    try:
-        names = load(device.backend).devices()
-    except BackendError as error:
-        reason = str(error)
-    else:
-        is_named = device.backend == "sycl" and device.backend_device
-        if not is_named or device.backend_device in names:
-            return
-        reason = f"there are only {', '.join(names)}"
     raise ConfigError(
         f"devices.{device.name} must be a device of this machine to be measured, got {device.kind} "
         f"({reason}); give costs of all devices (--costs FILE.toml), or leave it out"
