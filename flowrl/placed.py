@@ -65,7 +65,7 @@ class Placed:
     @property
     def torch_device(self) -> str:
         """Return torch's name of the learner's device; ConfigError where it has none."""
-        return _torch_device(self.learner_device)
+        return torch_device(self.learner_device)
 
     @property
     def are_joined(self) -> bool:
@@ -101,17 +101,19 @@ class Placed:
 
     def learner(self, config: RunConfig, agent: OffPolicyAgent) -> OffPolicyLearner:
         """Make the learner, with the first parameters of the run's seed."""
-        device, seed = self.learner_device, integer_seed(config.seed, Stream.LEARNER)
-        make, n_threads = (
-            load_learner(OFF_POLICY_LEARNERS, config.learner),
-            config.off_policy.threads,
-        )
-        where: tuple[object, ...] = (device.backend, n_threads, device.backend_device)
-        if config.learner == "torch":
-            where = (self.torch_device, n_threads)
-        learner: OffPolicyLearner = _reported("learner", device, lambda: make(agent, seed, *where))
-        learner.load_parameters(agent.initial_parameters(config.seed))
-        return learner
+        device = self.learner_device
+        return _reported("learner", device, lambda: make_learner(device, config, agent))
+
+
+def make_learner(device: Device, config: RunConfig, agent: OffPolicyAgent) -> OffPolicyLearner:
+    """Make a learner on a device, with the first parameters of the run's seed."""
+    make, n_threads = load_learner(OFF_POLICY_LEARNERS, config.learner), config.off_policy.threads
+    where: tuple[object, ...] = (device.backend, n_threads, device.backend_device)
+    if config.learner == "torch":
+        where = (torch_device(device), n_threads)
+    learner: OffPolicyLearner = make(agent, integer_seed(config.seed, Stream.LEARNER), *where)
+    learner.load_parameters(agent.initial_parameters(config.seed))
+    return learner
 
 
 def _pinned(n: int) -> Float32Array:
@@ -130,11 +132,12 @@ def _devices(places: Places) -> tuple[Device, ...]:
     return (host,) if set(places) == {host.name} else find_devices()
 
 
-def _torch_device(device: Device) -> str:
+def torch_device(device: Device) -> str:
+    """Return torch's name of a device; ConfigError where it has none."""
     if device.kind is Kind.CPU:
         return "cpu"
     if device.kind is Kind.CUDA:
-        return f"cuda:{device.backend_device}"
+        return f"cuda:{device.backend_device or 0}"
     raise ConfigError(
         f"--placement learner={device.name} must be a CPU or a CUDA device where torch learns; "
         "use learner=cpu"

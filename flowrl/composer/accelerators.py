@@ -17,9 +17,9 @@ from flowrl.composer.hardware import Device, Kind
 from flowrl.composer.workload import Workload
 from flowrl.config import ConfigError, ReplayConfig, RunConfig
 from flowrl.envs.interface import Interface
-from flowrl.learners.off_policy import NativeOffPolicyLearner, OffPolicyLearner
+from flowrl.learners.off_policy import OffPolicyLearner
+from flowrl.placed import make_learner, torch_device
 from flowrl.replay import ReplayManager, Rows, RowStorage
-from flowrl.seeding import Stream, integer_seed
 
 
 @dataclass(frozen=True)
@@ -66,42 +66,36 @@ class Accelerators:
         """Tell whether there is a form of the learner for a kind of device."""
         return self.user is None or device.kind in (Kind.CPU, Kind.CUDA)
 
-    def make_learner(self, device: Device, n_threads: int = 0) -> OffPolicyLearner:
-        """Make a learner with its first parameters; `n_threads` 0: as configured."""
-        n_threads = n_threads or self.config.off_policy.threads
+    def make_learner(self, device: Device) -> OffPolicyLearner:
+        """Make a learner with its first parameters."""
         with _Reported(device):
-            return self._learner(device, n_threads)
+            return self._learner(device)
 
-    def _learner(self, device: Device, n_threads: int) -> OffPolicyLearner:
+    def _learner(self, device: Device) -> OffPolicyLearner:
         if not self.can_learn_on(device):
             raise ConfigError(
                 f"the learner's device must be a CPU or a CUDA device for a trainer of your own, "
                 f"got {device.name} ({device.kind}); choose another"
             )
         if self.user is not None or self.agent is None:
-            return self._user_learner(device, n_threads)
-        seed = integer_seed(self.config.seed, Stream.LEARNER)
-        backend, own = device.backend, device.backend_device
-        learner = NativeOffPolicyLearner(self.agent, seed, backend, n_threads, own)
-        learner.load_parameters(self.agent.initial_parameters(self.config.seed))
-        return learner
+            return self._user_learner(device)
+        return make_learner(device, self.config, self.agent)
 
-    def _user_learner(self, device: Device, n_threads: int) -> OffPolicyLearner:
+    def _user_learner(self, device: Device) -> OffPolicyLearner:
         from flowrl.composer.torch_trainer import TorchTrainerLearner
 
         if self.user is None:
             raise ValueError("a workload of algo torch needs a trainer")
         description = self.user.description
         acting = tuple(n.name for n in description.networks if n.role == "acting")
-        name = "cpu" if device.kind is Kind.CPU else f"cuda:{device.backend_device or 0}"
         return TorchTrainerLearner(
             self.user.make(),
             description.input_shape,
             acting,
             not self.interface.is_box,
             self.workload.is_prioritized,
-            name,
-            n_threads,
+            torch_device(device),
+            self.config.off_policy.threads,
         )
 
     def synthetic_rows(self, n: int, rng: np.random.Generator) -> Rows:
@@ -143,12 +137,11 @@ def native_accelerators(
     config = RunConfig(algo=workload.algo) if config is None else config
     agent = OffPolicyAgent.build(config, interface)
     agent = replace(agent, actor=workload.actor, critic=workload.critic)
-    config = replace(config, replay=replay_config(workload, config.replay))
+    config = replace(config, replay=_replay_config(workload, config.replay))
     return Accelerators(workload, agent.interface, config, agent)
 
 
-def replay_config(workload: Workload, base: ReplayConfig) -> ReplayConfig:
-    """Return a replay configuration with the sizes of a workload."""
+def _replay_config(workload: Workload, base: ReplayConfig) -> ReplayConfig:
     return replace(
         base,
         capacity=workload.capacity,

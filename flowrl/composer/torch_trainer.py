@@ -16,6 +16,7 @@ from flowrl.composer.trainers import Batch
 from flowrl.config import ConfigError
 from flowrl.networks import Weights
 from flowrl.replay.storage import Rows
+from flowrl.state import within
 from flowrl.trajectory import Float32Array, IntArray
 
 _NAN = float("nan")
@@ -141,23 +142,17 @@ class TorchTrainerLearner:
         """Take over what `state` returned."""
         torch.set_rng_state(torch.from_numpy(state["random"]))
         for name, module in self._modules().items():
-            own = _below(state, f"modules/{name}/")
+            own = within(f"modules/{name}", state)
             module.load_state_dict({key: torch.from_numpy(v.copy()) for key, v in own.items()})
         for name, optimiser in self._optimisers().items():
             moments: dict[int, dict[str, torch.Tensor]] = {}
-            for path, value in _below(state, f"optimisers/{name}/").items():
+            for path, value in within(f"optimisers/{name}", state).items():
                 index, _, key = path.partition("/")
                 moments.setdefault(int(index), {})[key] = torch.from_numpy(np.array(value))
             groups = optimiser.state_dict()["param_groups"]
             optimiser.load_state_dict({"state": moments, "param_groups": groups})
-        for name, value in _below(state, "numbers/").items():
+        for name, value in within("numbers", state).items():
             setattr(self.trainer, name, np.asarray(value).item())
-
-
-def _below(state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Return the entries whose names begin with a prefix, without it."""
-    found = ((name, value) for name, value in state.items() if name.startswith(prefix))
-    return {name.removeprefix(prefix): value for name, value in found}
 
 
 def _flat(modules: list[nn.Module]) -> Weights:
