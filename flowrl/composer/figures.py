@@ -38,7 +38,7 @@ def draw_devices(study: DeviceStudy, path: Path) -> None:
 
     batches = map_batches(study)
     n_rows = -(-len(batches) * len(study.networks) // _MAPS_IN_A_ROW)
-    heights = [3.3, 3.1 * n_rows + 0.8]
+    heights = [3.3, 3.1 * n_rows + 1.1]
     with mpl.rc_context(STYLE | {"hatch.linewidth": 0.5}):
         figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
         FigureCanvasAgg(figure)
@@ -147,7 +147,11 @@ def _draw_maps(figure: Any, study: DeviceStudy, batches: Sequence[int]) -> None:
     bar = figure.colorbar(scale, ax=panels, format=EngFormatter(sep=""), aspect=30, pad=0.01)
     bar.set_label("predicted throughput [samples/s]")
     legend = figure.legend(
-        handles=_map_legend(study), loc="outside lower center", ncols=3, title=_note(study)
+        handles=_map_legend(study),
+        loc="outside lower center",
+        ncols=3,
+        borderaxespad=0.0,
+        title=_note(study),
     )
     legend.get_title().set_fontsize(8)
 
