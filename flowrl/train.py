@@ -171,7 +171,7 @@ def _placed(config: RunConfig, comm: Communicator) -> RunConfig:
         return config
     composer = importlib.import_module("flowrl.composer.automatic")
     if config.progress.display != "none":
-        _say("measuring the devices, once for trainings of this size: up to a minute")
+        _say("measuring the devices: up to a minute, once for trainings of this size")
     placed, line = composer.place(config, comm.size == 1 and not config.parallel.workers)
     if config.progress.display != "none":
         _say(line)
