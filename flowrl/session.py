@@ -166,17 +166,28 @@ def open_session(
     if comm.rank != 0:
         return None
     shelf = Shelf(config.output, config.checkpoint.keep)
-    run = RunHeader(
+    command = shlex.join(["python", *program, *arguments])
+    run = _run_header(config, trainer, comm.size, command)
+    if resumption is not None:
+        return _resumed(config, trainer, shelf, run, resumption)
+    return _begun(config, trainer, shelf, run, evaluate)
+
+
+def _run_header(config: RunConfig, trainer: Trainer, n_ranks: int, command: str) -> RunHeader:
+    return RunHeader(
         config=to_toml(replace(config, resume=None)),
-        command=shlex.join(["python", *program, *arguments]),
+        command=command,
         algo=config.algo,
         env=config.env,
         seed=config.seed,
-        n_ranks=comm.size,
+        n_ranks=n_ranks,
         parameters=trainer.environment_parameters,
     )
-    if resumption is not None:
-        return _resumed(config, trainer, shelf, run, resumption)
+
+
+def _begun(
+    config: RunConfig, trainer: Trainer, shelf: Shelf, run: RunHeader, evaluate: Evaluate | None
+) -> Session:
     if shelf.paths() and not config.overwrite:
         raise ConfigError(
             f"--out {shelf.directory}: holds checkpoints of an earlier run; give another --out, "
@@ -188,7 +199,7 @@ def open_session(
     except RecorderError as error:
         raise ConfigError(f"--out {error}") from error
     shelf.clear()
-    header = Header(run.run_id, 0, 0, comm.size, 0, {})
+    header = Header(run.run_id, 0, 0, run.n_ranks, 0, {})
     return Session(config, trainer, recorder, shelf, header, evaluate)
 
 

@@ -22,6 +22,7 @@ Texts = NDArray[np.object_]
 CONTENT = "devices"  # attribute "study" of such a file
 JOINT = " + "  # between the origins of a number that is made of several
 _ORIGINS = frozenset(Origin)
+_COMMAND = "python -m flowrl.bench devices"
 
 
 @dataclass(frozen=True)
@@ -162,9 +163,6 @@ def read_study(path: Path) -> DeviceStudy:
     except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
         reason = str(error) if isinstance(error, OSError) else f"incomplete or damaged ({error})"
         raise ResultError(f"{path}: not a study of devices: {reason}") from None
-
-
-_COMMAND = "python -m flowrl.bench devices"
 
 
 def _read(file: Any) -> DeviceStudy:

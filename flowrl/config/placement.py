@@ -40,7 +40,7 @@ def read_placement(text: str) -> Places | None:
                 f"{suggestion(name, list(_FIELDS))}"
             )
         if name in found:
-            raise ConfigError(f"--placement must name {name} once, got {text!r}")
+            raise ConfigError(f"--placement must name {name} once, got {text!r}; drop one")
         found[name] = _device(device, text)
     return Places(*(found.get(name, "cpu") for name in _FIELDS))
 
