@@ -15,16 +15,13 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from flowrl.agents.off_policy import OffPolicyAgent
-from flowrl.composer.accelerators import native_accelerators
-from flowrl.composer.agent_workload import agent_workload
+from flowrl.composer.accelerators import configured_accelerators
 from flowrl.composer.check import Comparison, compare
 from flowrl.composer.hardware import HardwareSpec, Kind
 from flowrl.composer.placement import Mode
 from flowrl.composer.profile import Effort
 from flowrl.config import NetworkConfig, ParallelConfig, ReplayConfig, RunConfig, parse_options
 from flowrl.config.options import check_fields, choice, real, switch, text, whole
-from flowrl.registry import EnvironmentSource
 
 PROGRAM = "flowrl.bench composer"
 
@@ -63,11 +60,7 @@ def measure(options: ComposerBenchOptions) -> list[Comparison]:
             capacity=options.capacity, batch_size=options.batch_size, priorities="prioritized"
         ),
     )
-    interface = EnvironmentSource(config.env, {}).interface(1)
-    agent = OffPolicyAgent.build(config, interface)
-    accelerators = native_accelerators(
-        agent_workload(config, agent, options.insert_size), interface, config
-    )
+    accelerators = configured_accelerators(config, options.insert_size)
     spec = HardwareSpec.detect()
     if options.cpu_only:
         spec = HardwareSpec(tuple(d for d in spec.devices if d.kind is Kind.CPU), ())

@@ -12,10 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flowrl.agents.off_policy import OffPolicyAgent
 from flowrl.bench.device_cells import Cell, Patience, assemble, measure_cell
-from flowrl.composer.accelerators import Accelerators, native_accelerators
-from flowrl.composer.agent_workload import agent_workload
+from flowrl.composer.accelerators import Accelerators, configured_accelerators
 from flowrl.composer.detection import absence
 from flowrl.composer.hardware import Device, HardwareSpec
 from flowrl.composer.output import check_output
@@ -41,7 +39,6 @@ from flowrl.config.options import (
     whole,
     words,
 )
-from flowrl.registry import EnvironmentSource
 
 PROGRAM = "flowrl.bench devices"
 NETWORKS = {  # environment for the sizes, and units in each of two hidden layers
@@ -152,10 +149,7 @@ def accelerators_of(options: DevicesOptions, algo: str, batch_size: int) -> Acce
             capacity=options.capacity, batch_size=batch_size, priorities="prioritized"
         ),
     )
-    interface = EnvironmentSource(config.env, {}).interface(1)
-    agent = OffPolicyAgent.build(config, interface)
-    workload = agent_workload(config, agent, options.insert_size)
-    return native_accelerators(workload, interface, config)
+    return configured_accelerators(config, options.insert_size)
 
 
 def cells_of(options: DevicesOptions, spec: HardwareSpec, algo: str) -> Iterator[Cell]:

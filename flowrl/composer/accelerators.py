@@ -12,6 +12,7 @@ import numpy as np
 
 from accel.backends import BackendError
 from flowrl.agents.off_policy import OffPolicyAgent
+from flowrl.composer.agent_workload import agent_workload
 from flowrl.composer.description import TrainerDescription
 from flowrl.composer.hardware import Device, Kind
 from flowrl.composer.workload import Workload
@@ -19,6 +20,7 @@ from flowrl.config import ConfigError, ReplayConfig, RunConfig
 from flowrl.envs.interface import Interface
 from flowrl.learners.off_policy import OffPolicyLearner
 from flowrl.placed import make_learner, torch_device
+from flowrl.registry import EnvironmentSource
 from flowrl.replay import ReplayManager, Rows, RowStorage
 
 
@@ -128,6 +130,14 @@ class _Reported:
                 f"device {self._device.name} ({self._device.kind}) must be one that runs here, "
                 f"got: {error}; give its costs (--costs FILE.toml), or leave it out"
             ) from error
+
+
+def configured_accelerators(config: RunConfig, insert_size: int) -> Accelerators:
+    """Return what makes the primitives of a configured training, so many new rows to an update."""
+    interface = EnvironmentSource(config.env, config.env_args).interface(1)
+    agent = OffPolicyAgent.build(config, interface)
+    workload = agent_workload(config, agent, insert_size)
+    return Accelerators(workload, agent.interface, config, agent)
 
 
 def native_accelerators(

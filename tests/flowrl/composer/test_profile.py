@@ -10,10 +10,8 @@ from math import inf, isfinite
 import numpy as np
 import pytest
 
-from flowrl.agents.off_policy import OffPolicyAgent
 from flowrl.composer import cache
-from flowrl.composer.accelerators import native_accelerators
-from flowrl.composer.agent_workload import agent_workload
+from flowrl.composer.accelerators import configured_accelerators
 from flowrl.composer.check import Comparison, compare
 from flowrl.composer.costs import PRIMITIVES, Origin
 from flowrl.composer.cpu_split import Split, most_learner_threads, split_threads
@@ -36,7 +34,6 @@ from flowrl.composer.profile import (
 from flowrl.composer.stand import filled_manager
 from flowrl.config import ConfigError, NetworkConfig, ParallelConfig, ReplayConfig, RunConfig
 from flowrl.parallel.messages import Closed, Drawn, Learnt, Told
-from flowrl.registry import EnvironmentSource
 
 CPU = Device("cpu", Kind.CPU, 2**30)
 LINKS = tuple(
@@ -65,9 +62,7 @@ def make(
         parallel=ParallelConfig(workers=workers),
         replay=ReplayConfig(capacity=capacity, batch_size=8, priorities=priorities),
     )
-    interface = EnvironmentSource(env, {}).interface(1)
-    workload = agent_workload(config, OffPolicyAgent.build(config, interface), insert_size)
-    return native_accelerators(workload, interface, config)
+    return configured_accelerators(config, insert_size)
 
 
 @pytest.mark.parametrize(("algo", "env"), [("dqn", "CartPole-v1"), ("sac", "Pendulum-v1")])
