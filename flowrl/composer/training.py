@@ -23,6 +23,7 @@ from flowrl.config.toml import from_mapping, to_mapping
 from flowrl.envs.interface import Interface
 from flowrl.networks import NO_LAYERS
 from flowrl.registry import EnvironmentSource
+from flowrl.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from flowrl.composer.modules import Spaces
@@ -131,18 +132,19 @@ class Training:
             acting.close()
 
     def _own_transition_seconds(self) -> float:
-        trainer, env = self._make(), self._actors.source.make_single()
-        shape = self.description.input_shape
-        observation, _ = env.reset(seed=0)
-        begin = time.perf_counter()
-        for _ in range(_ACTOR_STEPS):
-            flat = np.asarray(observation, np.float32).reshape(shape)
-            action = trainer.get_action(flat)
-            observation, _, terminated, truncated, _ = env.step(action)
-            if terminated or truncated:
-                observation, _ = env.reset()
-        env.close()
-        return (time.perf_counter() - begin) / _ACTOR_STEPS
+        from flowrl.composer.user_run import UserActors
+
+        config, shape = replace(self._config, n_envs=1), self.description.input_shape
+        sizes = self.interface.n_observations, self.interface.n_actions
+        actors = UserActors(self._actors.source, config, self._make(), shape)
+        trajectory = Trajectory.allocate(1, 1, *sizes)
+        try:
+            begin = time.perf_counter()
+            for _ in range(_ACTOR_STEPS):
+                actors.step(trajectory, 1)
+            return (time.perf_counter() - begin) / _ACTOR_STEPS
+        finally:
+            actors.close()
 
 
 def _configured(

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from accel.interfaces import LearningStep
 from flowrl.composer.torch_trainer import TorchTrainerLearner
 from flowrl.config import RunConfig
 from flowrl.envs.interface import Interface
@@ -138,7 +139,9 @@ class UserRun(Unsaved):
         config, interval = self._config, self._config.off_policy.report_interval
         sizes = self.interface.n_observations, self.interface.n_actions
         trajectory = Trajectory.allocate(config.n_envs, 1, *sizes)
-        transitions, episodes, steps = 0, [], []
+        transitions = 0
+        episodes: list[Float64Array] = []
+        steps: list[LearningStep] = []
         self._watch.reset()
         while transitions < config.n_transitions:
             n = min(config.n_envs, config.n_transitions - transitions)
@@ -153,7 +156,9 @@ class UserRun(Unsaved):
                 episodes, steps = [], []
                 self._watch.reset()
 
-    def _report(self, transitions: int, episodes: list[Float64Array], steps: list[Any]) -> Any:
+    def _report(
+        self, transitions: int, episodes: list[Float64Array], steps: list[LearningStep]
+    ) -> OffPolicyReport:
         state = self.learning.state(transitions)
         state |= {"exploration": float("nan"), "blow_ups": 0, "staleness": 0.0}
         n_updates, seconds = self.learning.n_updates, self._watch.seconds
