@@ -6,7 +6,9 @@ import h5py
 import numpy as np
 import pytest
 
+from flowrl.config import ConfigError
 from flowrl.results import Run
+from flowrl.resuming import resumed_config
 from tests.flowrl.resuming import (
     OFF_POLICY,
     PPO,
@@ -27,7 +29,6 @@ CASES = {
     "PPO, film": (*PPO, *FILM),
     "PPO, separable film": (*PPO, "--env", "shkadov:ShkadovSeparable-v0", *FILM),
     "PPO, discrete, torch": (*PPO, *STATEFUL, "--env-args", "discrete=true", "--learner", "torch"),
-    "PPO, film, torch": (*PPO, *FILM, "--learner", "torch"),
     "PPO, time limit": (*PPO, *STATEFUL, "--env-args", "wrapped=true"),
     "PPO, whole episodes": (*PPO, *STATEFUL, "--bootstrap", "eoe", "--n-envs", "64"),
     "DQN": ("--algo", "dqn", *OFF_POLICY, *STATEFUL, "--env-args", "discrete=true", *RICH),
@@ -60,8 +61,9 @@ def test_a_resumed_run_is_that_which_never_stopped(tmp_path, case):
     assert resumed.attributes.status == "finished"
 
 
-@pytest.mark.parametrize("signal_name", ["SIGTERM", "SIGINT", "SIGUSR1"])
-@pytest.mark.parametrize("algo", ["ppo", "td3"])
+@pytest.mark.parametrize(
+    ("signal_name", "algo"), [("SIGTERM", "ppo"), ("SIGINT", "td3"), ("SIGUSR1", "td3")]
+)
 def test_a_signal_stops_a_run_that_can_be_resumed(tmp_path, signal_name, algo):
     env = "tests.flowrl.counting:make_signalled"
     sizes = PPO if algo == "ppo" else OFF_POLICY
@@ -155,7 +157,13 @@ def half(tmp_path_factory):
     ],
 )
 def test_what_would_change_the_experiment_is_refused(half, arguments, message):
-    assert message in refused(half.parent, half, *arguments)
+    with pytest.raises(ConfigError) as caught:
+        resumed_config(("--resume", str(half), *arguments), half, "flowrl.train")
+    assert message in str(caught.value)
+
+
+def test_a_refusal_is_one_line_and_changes_no_file(half):
+    assert "--seed must be as in the run" in refused(half.parent, half, "--seed", "3")
 
 
 def test_the_surroundings_may_change(half, tmp_path):
@@ -192,11 +200,9 @@ DAMAGES = {
     "cut short": lambda path: os.truncate(path, 1000),
     "newer": lambda path: path.write_bytes(
         path.read_bytes().replace(b"checkpoint 1", b"checkpoint 9", 1)),
-    "foreign": lambda path: path.write_bytes(b"something else"),
     "none": lambda path: path.unlink(),
 }  # fmt: skip
-REASONS = {"cut short": "cut short", "newer": "by a newer flowrl", "foreign": "not a flowrl",
-           "none": "holds no checkpoint"}  # fmt: skip
+REASONS = {"cut short": "cut short", "newer": "by a newer flowrl", "none": "holds no checkpoint"}
 
 
 @pytest.mark.parametrize("damage", list(DAMAGES))
