@@ -5,9 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from flowrl.composer.accelerators import Accelerators
 from flowrl.composer.cost_file import load_costs
@@ -15,7 +14,7 @@ from flowrl.composer.costs import Costs, DeviceCosts
 from flowrl.composer.cpu_split import Split
 from flowrl.composer.description import TrainerDescription
 from flowrl.composer.hardware import HardwareSpec
-from flowrl.composer.placement import DEFAULT_TIE, Metric, Mode, Placement
+from flowrl.composer.placement import DEFAULT_TIE, Metric, Mode, Placement, member
 from flowrl.composer.placement import compose as choose
 from flowrl.composer.profile import N_ITERATIONS, Effort, Profile, profile
 from flowrl.composer.training import Actors, Replay, Training
@@ -26,8 +25,6 @@ from flowrl.config.toml import from_mapping
 from flowrl.learners.off_policy import OffPolicyLearner
 from flowrl.registry import EnvironmentSource, load
 from flowrl.replay import ReplayManager, RowStorage
-
-_WordT = TypeVar("_WordT", bound=StrEnum)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +77,7 @@ class Composer:
     ) -> None:
         """Take a machine, or the file that describes it; None: this one is looked at by `run`."""
         self._spec = _machine(hardware)
-        self._metric, self._mode = _word(Metric, metric, "metric"), _word(Mode, mode, "mode")
+        self._metric, self._mode = member(Metric, metric, "metric"), member(Mode, mode, "mode")
         if isinstance(tie, bool) or not isinstance(tie, (int, float)) or not 0 <= tie < 1:
             raise ConfigError(f"tie must be a number from 0 and below 1, got {shown(tie)}; try 0")
         self._tie = float(tie)
@@ -254,13 +251,6 @@ def _machine(hardware: object) -> HardwareSpec | None:
         f"hardware must be a file, a HardwareSpec or nothing, got {shown(hardware)}; "
         "leave it out for this machine"
     )
-
-
-def _word(words: type[_WordT], value: object, name: str) -> _WordT:
-    if isinstance(value, str) and value in tuple(words):
-        return words(value)
-    close = suggestion(str(value), tuple(words))
-    raise ConfigError(f"{name} must be one of {', '.join(words)}, got {shown(value)}{close}")
 
 
 def _check_names(costs: Costs, spec: HardwareSpec) -> None:

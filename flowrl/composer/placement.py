@@ -129,7 +129,7 @@ def compose(
     Of pairs within the relative difference `tie` of the best value, the one with the least traffic
     is chosen, then that of the higher value, then the first in the devices' order.
     """
-    by, how = _word(Metric, metric, "metric"), _word(Mode, mode, "mode")
+    by, how = member(Metric, metric, "metric"), member(Mode, mode, "mode")
     if by is Metric.POWER:
         _require_power(spec)
     assignments = assign(spec, workload, costs, by, how)
@@ -288,13 +288,9 @@ def _origins(
     return tuple(sorted({number.origin for number in seconds})), tuple(sorted(links))
 
 
-def _word(words: type[_WordT], word: str, field: str) -> _WordT:
-    """Return a word's member of an enumeration; ConfigError for any other word."""
-    try:
+def member(words: type[_WordT], word: object, field: str) -> _WordT:
+    """Return a word's member of an enumeration; ConfigError for anything else."""
+    if isinstance(word, str) and word in tuple(words):
         return words(word)
-    except ValueError:
-        known = [str(member) for member in words]
-        raise ConfigError(
-            f"{field} must be one of {', '.join(known)}, got {shown(word)}"
-            f"{suggestion(str(word), known)}"
-        ) from None
+    close = suggestion(str(word), tuple(words))
+    raise ConfigError(f"{field} must be one of {', '.join(words)}, got {shown(word)}{close}")
