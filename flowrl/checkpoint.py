@@ -134,12 +134,6 @@ def _flush_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def read_header(path: Path) -> Header:
-    """Return a checkpoint's header, of a file whose bytes are as they were written."""
-    with _opened(path) as file:
-        return _header(file)
-
-
 def read_checkpoint(path: Path) -> Checkpoint:
     """Return a checkpoint; raise CheckpointError for any file that is not a whole one of ours."""
     with _opened(path) as file:

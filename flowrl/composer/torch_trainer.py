@@ -101,10 +101,6 @@ class TorchTrainerLearner:
         """Return a copy of the acting networks' parameters, in their order."""
         return _flat(self._acting)
 
-    def load_actor_weights(self, flat: Weights) -> None:
-        """Take over what `actor_weights` of another learner returned."""
-        _load(self._acting, flat)
-
     def parameters(self) -> Weights:
         """Return a copy of all networks' parameters."""
         return _flat(list(self._networks.values()))
