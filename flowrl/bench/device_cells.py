@@ -42,8 +42,8 @@ class Patience:
             return False
         return self.per_row.get(device.name, 0.0) * batch_size > self.longest
 
-    def learn(self, device: Device, batch_size: int, seconds: float) -> None:
-        """Remember what was measured."""
+    def remember(self, device: Device, batch_size: int, seconds: float) -> None:
+        """Keep what learning a batch took."""
         if isfinite(seconds):
             self.per_row[device.name] = seconds / batch_size
 
@@ -74,7 +74,7 @@ def measure_cell(
         costs |= {name: more.costs[name] for name in slow}
         counts |= {name: more.n_iterations[name] for name in slow}
     for device in spec.devices:
-        patience.learn(device, size, costs[device.name].alone.train.value)
+        patience.remember(device, size, costs[device.name].alone.train.value)
     in_order = {name: costs[name] for name in spec.names}
     present = _part(spec, [d.name for d in spec.devices if not d.is_modelled_fpga])
     placement, here = (

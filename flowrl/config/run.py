@@ -218,6 +218,7 @@ class RunConfig:
         if self.algo == "ppo" and places != read_placement("cpu"):
             raise ConfigError(
                 f"--placement must be cpu for PPO, which has no replay, got {self.placement}"
+                "; leave it out"
             )
         if self.algo == "ppo" and self.parallel.workers:
             raise ConfigError(

@@ -218,11 +218,11 @@ def test_slow_learners_are_foreseen():
     patience = Patience(longest=1.0)
     assert not patience.expects_too_long(gpu, 32)  # nothing is known yet
     for device in (cpu, gpu, fpga):
-        patience.learn(device, 32, 0.4)
+        patience.remember(device, 32, 0.4)
     assert [patience.expects_too_long(gpu, n) for n in (64, 128)] == [False, True]
     assert not patience.expects_too_long(cpu, 1024)
     assert not patience.expects_too_long(fpga, 1024)
-    patience.learn(gpu, 64, inf)
+    patience.remember(gpu, 64, inf)
     assert patience.expects_too_long(gpu, 128)
 
 
