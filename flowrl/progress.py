@@ -112,9 +112,12 @@ class Screen:
 class PlainProgress:
     """One line now and then: for log files and pipes."""
 
-    def __init__(self, n_transitions: int, interval: float) -> None:
-        """Print at most one line per `interval` [s], and one for the last update."""
-        self._total, self._interval = n_transitions, interval
+    def __init__(self, n_transitions: int, interval: float, n_before: int = 0) -> None:
+        """Print at most one line per `interval` [s], and one for the last update.
+
+        `n_before` transitions were made before the run was resumed.
+        """
+        self._total, self._interval, self._n_before = n_transitions, interval, n_before
         self._start = self._last = time.monotonic()
         self._screen = Screen(sys.stdout)
 
@@ -133,7 +136,7 @@ class PlainProgress:
         if now - self._last < self._interval and record["transitions"] < self._total:
             return
         self._last = now
-        pace = record["transitions"] / max(now - self._start, 1e-9)
+        pace = (record["transitions"] - self._n_before) / max(now - self._start, 1e-9)
         numbers = " ".join(
             f"{label.split(' [')[0].replace(' ', '_')}={_shown(form, record[name])}"
             for name, label, form in _known(record)
@@ -159,8 +162,9 @@ class PlainProgress:
 class RichProgress:
     """A bar and a table that change in place."""
 
-    def __init__(self, n_transitions: int, console: Console) -> None:
-        self._console = console
+    def __init__(self, n_transitions: int, console: Console, n_before: int = 0) -> None:
+        """Show a run of which `n_before` transitions were made before it was resumed."""
+        self._console, self._n_before = console, n_before
         self._bar = Bar(
             "[bold]transitions", BarColumn(40), MofNCompleteColumn(), TaskProgressColumn(),
             "left", TimeRemainingColumn(), console=console,
@@ -194,7 +198,8 @@ class RichProgress:
         table.add_column("transitions/s", justify="right")
         for share in shares:
             table.add_column(f"{share} \\[s]", justify="right")
-        pace = record["transitions"] / max(time.monotonic() - self._start, 1e-9)
+        n_since = record["transitions"] - self._n_before
+        pace = n_since / max(time.monotonic() - self._start, 1e-9)
         numbers = [_shown(form, record[name]) for name, _, form in _known(record)]
         table.add_row(*numbers, f"{pace:,.0f}", *(f"{record[name]:.3f}" for name in shares))
         return Group(self._bar, table)
@@ -226,11 +231,17 @@ def _percent(gain: float | None) -> str:
     return "-" if gain is None else f"{100 * gain:.1f}%"
 
 
-def make_progress(config: ProgressConfig, n_transitions: int) -> Progress:
-    """Return the display that the configuration asks for, or the one that fits the terminal."""
+def make_progress(config: ProgressConfig, n_transitions: int, n_before: int = 0) -> Progress:
+    """Return the display that the configuration asks for, or the one that fits the terminal.
+
+    `n_before` transitions were made before the run was resumed.
+    """
     display = config.display
     if display == "auto":
         display = "rich" if sys.stdout.isatty() else "plain"
     if display == "rich":
-        return RichProgress(n_transitions, Console(file=cast(TextIO, Screen(sys.stdout))))
-    return PlainProgress(n_transitions, config.interval) if display == "plain" else NoProgress()
+        console = Console(file=cast(TextIO, Screen(sys.stdout)))
+        return RichProgress(n_transitions, console, n_before)
+    if display == "plain":
+        return PlainProgress(n_transitions, config.interval, n_before)
+    return NoProgress()

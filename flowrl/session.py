@@ -51,7 +51,7 @@ class Session:
         self._evaluated = evaluate or self._evaluate_policy
         self._config, self._trainer = config, trainer
         self._recorder, self._shelf, self._header = recorder, shelf, header
-        self._progress = make_progress(config.progress, config.n_transitions)
+        self._progress = make_progress(config.progress, config.n_transitions, header.transitions)
         self._latest: deque[float] = deque(maxlen=max(_LEAST_LATEST, config.n_envs))
         self._last = time.perf_counter()
         self._complained = False
@@ -114,6 +114,12 @@ class Session:
     def stop(self) -> None:
         """End the run here, to be resumed later."""
         self._is_stopped = True
+        n, n_all = self._header.transitions, self._config.n_transitions
+        path = shlex.quote(str(self._config.output))
+        self._progress.note(
+            f"stopped after {n} of {n_all} transitions; go on with: "
+            f"python -m flowrl.train --resume {path}"
+        )
 
     @property
     def score(self) -> float:
@@ -165,6 +171,11 @@ def open_session(
     """
     if comm.rank != 0:
         return None
+    if config.resume is not None and resumption is None:
+        raise ConfigError(
+            f"--resume is for python -m flowrl.train --resume {config.resume}, which goes on with "
+            "any run of an algorithm of flowrl; a trainer class of your own can't be resumed"
+        )
     shelf = Shelf(config.output, config.checkpoint.keep)
     command = shlex.join(["python", *program, *arguments])
     run = _run_header(config, trainer, comm.size, command)

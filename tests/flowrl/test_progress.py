@@ -37,6 +37,15 @@ def test_the_display_fits_the_terminal(monkeypatch, display, is_terminal, kind):
     assert type(make_progress(ProgressConfig(display), 100)) is kind
 
 
+def test_the_pace_of_a_resumed_run_counts_from_there(monkeypatch, capsys):
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    with make_progress(ProgressConfig("plain"), 600, n_before=400) as display:
+        now = 4.0
+        display.update(record(500))
+    assert "transitions/s=25 " in capsys.readouterr().out
+
+
 def test_plain_lines_come_now_and_then_and_at_the_end(monkeypatch, capsys):
     now = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)

@@ -146,6 +146,13 @@ def test_a_users_own_trainer_runs_as_it_is(tmp_path):
     assert "trainer class" in again.stderr
 
 
+def test_it_says_how_a_run_is_resumed(tmp_path):
+    path = generated(tmp_path, composed())
+    completed = python([str(path), "--resume", "run.h5"])
+    assert completed.returncode == 2
+    assert "python -m flowrl.train --resume run.h5" in completed.stderr
+
+
 def test_options_of_the_command_line_come_first(tmp_path):
     path = generated(tmp_path, composed())
     completed = python([str(path), "--n-transition", "3"])
@@ -266,6 +273,15 @@ def test_a_program_is_a_python_file(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="can't be written"):
         Composer().RuntimeGen(composed(), tmp_path / "file" / "runtime.py")
+
+
+def test_the_example_of_an_own_trainer_runs_to_the_end(tmp_path):
+    example = ROOT / "runs" / "examples" / "own_trainer.py"
+    program = tmp_path / "runtime_own.py"
+    completed = python([str(example), str(program), "--quick"], FLOWRL_CACHE=str(tmp_path))
+    assert completed.returncode == 0, completed.stderr
+    run = trained(program, "--n-transitions", "1500")
+    assert run.iterations["updates"][-1] == 500
 
 
 def test_the_example_runs_to_the_end(tmp_path):
