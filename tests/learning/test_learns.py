@@ -23,8 +23,8 @@ def train(path, *arguments, n_ranks=0):
     return Run.open(path)
 
 
-def evaluate(path, env):
-    done = module("flowrl.evaluate", str(path), "--env", env, "--json", "--n-episodes", "64")
+def evaluate(path, *arguments):
+    done = module("flowrl.evaluate", str(path), *arguments, "--json", "--n-episodes", "64")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -33,7 +33,7 @@ def evaluate(path, env):
 def test_looks_past_its_partial_trajectory_and_the_time_limit(tmp_path):
     run = train(tmp_path / "two.h5", *LADDER, n_ranks=2)
     # From rung r = 0..3 the best is 4 - r climbs at -0.2, then 1 a step: 12 steps pay 9 on average.
-    scores = evaluate(tmp_path / "two.h5", "tests.learning.ladder:make")
+    scores = evaluate(tmp_path / "two.h5", "--env", "tests.learning.ladder:make")
     assert scores["trained"]["mean"] > 8.9
     assert scores["uncontrolled"]["mean"] == pytest.approx(2.4)
     # At the top the value is 1 / (1 - 0.9) = 10, although no episode lasts longer than 12 steps.
