@@ -59,6 +59,10 @@ bool is_finite(T x) { return std::fabs(x) <= std::numeric_limits<T>::max(); }
 
 inline const int64_t* checked_rows(const py::array& indices, int64_t capacity) {
   const int64_t* rows = checked_vector<int64_t>(indices, "indices");
+  // All bits together are no smaller than any row: enough for most, and vectorised.
+  uint64_t bits = 0;
+  for (int64_t i = 0; i < indices.shape(0); ++i) bits |= uint64_t(rows[i]);
+  if (bits < uint64_t(capacity)) return rows;
   uint64_t largest = 0;  // negative ones are larger than any
   for (int64_t i = 0; i < indices.shape(0); ++i) largest = std::max(largest, uint64_t(rows[i]));
   if (largest < uint64_t(capacity)) return rows;

@@ -188,27 +188,30 @@ void SumTree::update(const int64_t* rows, const double* deltas, int64_t n) {
     changed_[size_t(i)] = from[rows[i]] + deltas[i];
   }
   check_results(rows, changed_.data(), n);
-  write(rows, changed_.data(), n);
+  write(rows, changed_.data(), n, largest_of(changed_.data(), n));
 }
 
 void SumTree::set(const int64_t* rows, const double* priorities, int64_t n) {
+  const double high = largest_of(priorities, n);
   WriteLock lock(lock_);
-  write(rows, priorities, n);
+  write(rows, priorities, n, high);
 }
 
 void SumTree::set_td_errors(const int64_t* rows, const float* errors, int64_t n, double alpha,
                             double epsilon) {
   std::unique_ptr<double[]> priorities(new double[size_t(n)]);
   tree_kernels_.prioritise(errors, n, alpha, epsilon, priorities.get());
-  if (largest_of(priorities.get(), n) > most_)
+  const double high = largest_of(priorities.get(), n);
+  if (high > most_)
     throw std::invalid_argument("priorities from td_errors must be at most " + to_text(most_) +
-                                ", got " + to_text(largest_of(priorities.get(), n)));
-  set(rows, priorities.get(), n);
+                                ", got " + to_text(high));
+  WriteLock lock(lock_);
+  write(rows, priorities.get(), n, high);
 }
 
-void SumTree::write(const int64_t* rows, const double* priorities, int64_t n) {
+void SumTree::write(const int64_t* rows, const double* priorities, int64_t n, double high) {
   tree_kernels_.write(view_, rows, priorities, n);
-  if (largest_of(priorities, n) <= largest_) return;
+  if (high <= largest_) return;
   // What a later one of the batch has overwritten does not count.
   for (int64_t i = 0; i < n; ++i) largest_ = std::max(largest_, leaves()[rows[i]]);
 }

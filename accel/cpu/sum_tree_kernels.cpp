@@ -88,16 +88,16 @@ ACCEL_INLINE void choose_unguided(const double* sums, const int64_t* begins, dou
   store(chosen_sums, chosen);
 }
 
-// The lowest inner level: the rows below it are fetched.
+// An inner level without guides: the children in the next one are fetched.
 template <int fanout>
-ACCEL_INLINE void descend_unguided(const double* sums, const double* leaves, int64_t* begins,
+ACCEL_INLINE void descend_unguided(const double* sums, const double* next, int64_t* begins,
                                    double* x, int n) {
   double chosen[kDoubles];
   for (int i = 0; i < n; i += kDoubles) {
     choose_unguided<fanout>(sums, begins + i, x + i, begins + i, chosen);
     for (int j = i; j < i + kDoubles; ++j) {
       begins[j] *= fanout;
-      prefetch_siblings<fanout>(leaves + begins[j]);
+      prefetch_siblings<fanout>(next + begins[j]);
     }
   }
 }
@@ -129,7 +129,8 @@ void descend(const TreeView& tree, const TreeTargets& targets, int64_t* rows, do
           tree.guides[level],
           level + 1 < tree.n_guided() ? tree.guides[level + 1] : tree.sums[level + 1], begins, x,
           n_lanes);
-    if (last > 1) descend_unguided<fanout>(tree.sums[last - 1], tree.sums[last], begins, x, n_lanes);
+    for (int level = tree.n_guided() > 1 ? tree.n_guided() : 1; level < last; ++level)
+      descend_unguided<fanout>(tree.sums[level], tree.sums[level + 1], begins, x, n_lanes);
     for (int i = 0; i < n_lanes; i += kDoubles)
       choose_unguided<fanout>(tree.sums[last], begins + i, x + i, found_rows + i, found + i);
     __builtin_memcpy(rows + begin, found_rows, size_t(n) * sizeof(int64_t));

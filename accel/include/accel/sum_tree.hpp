@@ -50,7 +50,7 @@ class SumTree {
                  double* priorities) const;
   void require_positive_total() const;
   void check_results(const int64_t* rows, const double* changed, int64_t n) const;
-  void write(const int64_t* rows, const double* priorities, int64_t n);
+  void write(const int64_t* rows, const double* priorities, int64_t n, double high);
   void fill(int64_t first, int64_t n, double priority);
   // Infinity where one is negative or NaN.
   double largest_of(const double* values, int64_t n) const {

@@ -10,8 +10,8 @@ constexpr int kMaxTreeLevels = 41;  // 2^40 rows at fanout 2
 // Level 0 is the root, level n_levels the rows' priorities. The children of node i of a level are the
 // nodes i K to i K + K - 1 of the next one, side by side on cache lines; those beyond a level are zero.
 // A guide stands beside each node of the upper levels: the sum of its elder siblings, infinity where it
-// and its younger ones are zero. So a descent need only compare there. The two lowest levels are large:
-// a guide would be one more line of memory for a change to fetch and write.
+// and its younger ones are zero. So a descent need only compare there. The three lowest levels are
+// large: a guide would be one more line of memory for a change to fetch and write.
 struct TreeView {
   int log_fanout;
   int n_levels;                        // below the root, at least 1
@@ -19,7 +19,7 @@ struct TreeView {
   double* sums[kMaxTreeLevels + 1];
   double* guides[kMaxTreeLevels + 1];  // of the levels below n_guided()
 
-  int n_guided() const { return n_levels - 1; }
+  int n_guided() const { return n_levels > 2 ? n_levels - 2 : 0; }
 };
 
 // Target i: values[i], or (first + i + 1 - values[i]) step for a stratified draw.
