@@ -12,18 +12,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flowrl.agents.off_policy import OffPolicyAgent
-from flowrl.composer.agent_workload import agent_workload
+from flowrl.composer.accelerators import Accelerators, configured_accelerators
 from flowrl.composer.cost_file import costs_toml, load_costs
 from flowrl.composer.costs import Costs
 from flowrl.composer.hardware import HardwareSpec
 from flowrl.composer.output import check_output, is_matrix_file, write_text
 from flowrl.composer.placement import DEFAULT_TIE, Metric, Mode, Placement, compose
+from flowrl.composer.profile import profile
 from flowrl.composer.report import as_json, as_tables
-from flowrl.composer.workload import Workload
 from flowrl.config import (
     ConfigError,
     NetworkConfig,
+    ParallelConfig,
     ReplayConfig,
     RunConfig,
     parse_options,
@@ -31,8 +31,6 @@ from flowrl.config import (
 )
 from flowrl.config.off_policy import PRIORITIES
 from flowrl.config.options import check_fields, choice, file, pairs, real, switch, text, whole
-from flowrl.envs.interface import Interface
-from flowrl.registry import EnvironmentSource
 
 PROGRAM = "flowrl.compose"
 _WIDTH = 120  # columns where the output is no terminal
@@ -88,11 +86,13 @@ class ComposeOptions:
 
     @property
     def run_config(self) -> RunConfig:
-        """Return the training that is composed."""
+        """Return the training that is composed, actors beside."""
         return RunConfig(
             algo=self.algo,
             env=self.env,
             env_args=self.env_args,
+            n_envs=1,
+            parallel=ParallelConfig(workers=1),
             replay=ReplayConfig(
                 capacity=self.capacity,
                 batch_size=self.batch_size,
@@ -103,23 +103,11 @@ class ComposeOptions:
         )
 
 
-def workload_of(options: ComposeOptions) -> tuple[Workload, Interface]:
-    """Return what the training takes, and the interface of its policy."""
-    config = options.run_config
-    interface = EnvironmentSource(config.env, config.env_args).interface(1)
-    agent = OffPolicyAgent.build(config, interface)
-    return agent_workload(config, agent, options.insert_size), agent.interface
-
-
-def costs_of(
-    options: ComposeOptions, spec: HardwareSpec, workload: Workload, interface: Interface
-) -> Costs:
+def costs_of(options: ComposeOptions, spec: HardwareSpec, accelerators: Accelerators) -> Costs:
     """Return the given costs, or measure and model them."""
     if options.costs is not None:
         return load_costs(options.costs, spec)
-    from flowrl.composer.profile import measure_costs
-
-    return measure_costs(spec, workload, interface, options.mode)
+    return profile(spec, accelerators, Mode(options.mode)).costs
 
 
 def command(arguments: Sequence[str]) -> int:
@@ -133,9 +121,11 @@ def command(arguments: Sequence[str]) -> int:
     spec = (
         HardwareSpec.detect() if options.hardware is None else HardwareSpec.load(options.hardware)
     )
-    workload, interface = workload_of(options)
-    costs = costs_of(options, spec, workload, interface)
-    placement = compose(spec, workload, costs, options.metric, options.mode, options.tie)
+    accelerators = configured_accelerators(options.run_config, options.insert_size)
+    costs = costs_of(options, spec, accelerators)
+    placement = compose(
+        spec, accelerators.workload, costs, options.metric, options.mode, options.tie
+    )
     if options.out is not None:
         _write(options.out, costs, placement)
     _print(options, costs, placement)

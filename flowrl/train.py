@@ -5,7 +5,6 @@ from __future__ import annotations
 import flowrl.startup  # isort: skip  # noqa: F401  (before NumPy and numba load)
 
 import contextlib
-import importlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -133,8 +132,8 @@ def _make_trainer(config: RunConfig, comm: Communicator) -> Trainer:
 
 
 def _warm_up(config: RunConfig, trainer: Trainer, comm: Communicator) -> None:
-    if comm.rank == 0 and config.progress.display != "none" and not has_compiled_code():
-        _say("compiling, once: about 20 s; later runs load the result")
+    if comm.rank == 0 and not has_compiled_code():
+        _say(config, "compiling, once: about 20 s; later runs load the result")
     trainer.warm_up()
 
 
@@ -169,16 +168,19 @@ def _placed(config: RunConfig, comm: Communicator) -> RunConfig:
     """Choose the devices where that is left to the composer."""
     if config.placement != AUTO:
         return config
-    composer = importlib.import_module("flowrl.composer.automatic")
-    if config.progress.display != "none":
-        _say("measuring the devices: up to a minute, once for trainings of this size")
-    placed, line = composer.place(config, comm.size == 1 and not config.parallel.workers)
-    if config.progress.display != "none":
-        _say(line)
-    return cast(RunConfig, placed)
+    # Only here: most runs need nothing of it.
+    from flowrl.composer.automatic import place
+
+    _say(config, "measuring the devices: up to a minute, once for trainings of this size")
+    placed, line = place(config, comm.size == 1 and not config.parallel.workers)
+    _say(config, line)
+    return placed
 
 
-def _say(line: str) -> None:
+def _say(config: RunConfig, line: str) -> None:
+    """Print a line before there is a display, where one is wanted."""
+    if config.progress.display == "none":
+        return
     with contextlib.suppress(OSError, AttributeError):
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()

@@ -54,6 +54,7 @@ def measure(options: ComposerBenchOptions) -> list[Comparison]:
     config = RunConfig(
         algo=options.algo,
         env=options.env,
+        n_envs=1,
         network=NetworkConfig(options.width, options.width),
         parallel=ParallelConfig(workers=options.workers),
         replay=ReplayConfig(

@@ -143,6 +143,7 @@ def accelerators_of(options: DevicesOptions, algo: str, batch_size: int) -> Acce
     config = RunConfig(
         algo=algo,
         env=env,
+        n_envs=1,
         network=NetworkConfig(width, width),
         parallel=ParallelConfig(workers=1),
         replay=ReplayConfig(

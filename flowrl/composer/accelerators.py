@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from flowrl.composer.agent_workload import agent_workload
 from flowrl.composer.description import TrainerDescription
 from flowrl.composer.hardware import Device, Kind
 from flowrl.composer.workload import Workload
-from flowrl.config import ConfigError, ReplayConfig, RunConfig
+from flowrl.config import ConfigError, RunConfig
 from flowrl.envs.interface import Interface
 from flowrl.learners.off_policy import OffPolicyLearner
 from flowrl.placed import make_learner, torch_device
@@ -134,28 +134,7 @@ class _Reported:
 
 def configured_accelerators(config: RunConfig, insert_size: int) -> Accelerators:
     """Return what makes the primitives of a configured training, so many new rows to an update."""
-    interface = EnvironmentSource(config.env, config.env_args).interface(1)
+    interface = EnvironmentSource(config.env, config.env_args).interface(config.n_envs)
     agent = OffPolicyAgent.build(config, interface)
     workload = agent_workload(config, agent, insert_size)
     return Accelerators(workload, agent.interface, config, agent)
-
-
-def native_accelerators(
-    workload: Workload, interface: Interface, config: RunConfig | None = None
-) -> Accelerators:
-    """Return what makes the primitives of an algorithm of the project with these sizes."""
-    config = RunConfig(algo=workload.algo) if config is None else config
-    agent = OffPolicyAgent.build(config, interface)
-    agent = replace(agent, actor=workload.actor, critic=workload.critic)
-    config = replace(config, replay=_replay_config(workload, config.replay))
-    return Accelerators(workload, agent.interface, config, agent)
-
-
-def _replay_config(workload: Workload, base: ReplayConfig) -> ReplayConfig:
-    return replace(
-        base,
-        capacity=workload.capacity,
-        batch_size=workload.batch_size,
-        fanout=workload.fanout,
-        priorities="prioritized" if workload.is_prioritized else "uniform",
-    )

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
-from flowrl.agents.off_policy import OffPolicyAgent
-from flowrl.composer.agent_workload import agent_workload
+from flowrl.composer.accelerators import configured_accelerators
 from flowrl.composer.hardware import HardwareSpec
-from flowrl.composer.placement import compose
-from flowrl.composer.profile import measure_costs
+from flowrl.composer.placement import Mode, compose
+from flowrl.composer.profile import profile
 from flowrl.composer.runnable import runnable_places
 from flowrl.config import ConfigError, RunConfig
-from flowrl.registry import EnvironmentSource, build_agent
 
 
 def place(config: RunConfig, in_turn: bool) -> tuple[RunConfig, str]:
@@ -26,17 +23,26 @@ def place(config: RunConfig, in_turn: bool) -> tuple[RunConfig, str]:
             f"--placement must name devices for --learner {config.learner}, got auto, which "
             "measures the native learner; use --placement cpu"
         )
-    interface = EnvironmentSource(config.env, config.env_args).interface(config.n_envs)
-    agent = cast(OffPolicyAgent, build_agent(config, interface))
     # Rows that come between two updates.
     insert_size = max(1, round(1.0 / config.off_policy.updates_per_transition))
-    workload = agent_workload(config, agent, insert_size)
-    workload = replace(workload, capacity=min(workload.capacity, config.n_transitions))
-    spec, mode = HardwareSpec.detect(), "strict" if in_turn else config.parallel.iteration
-    costs = measure_costs(spec, workload, interface, mode, in_turn=in_turn)
+    accelerators = configured_accelerators(_measured(config, in_turn), insert_size)
+    capacity = min(config.replay.capacity, config.n_transitions)
+    workload = replace(accelerators.workload, capacity=capacity)
+    spec, mode = HardwareSpec.detect(), Mode.STRICT if in_turn else Mode(config.parallel.iteration)
+    costs = profile(spec, replace(accelerators, workload=workload), mode).costs
     placement = compose(spec, workload, costs, mode=mode)
     places = runnable_places(placement, spec, workload.is_prioritized)
     line = (
         f"placement: {places}, {1e6 * placement.t_itr_s:.3g} us an iteration by what was measured"
     )
     return replace(config, placement=str(places)), line
+
+
+def _measured(config: RunConfig, in_turn: bool) -> RunConfig:
+    """Return the run with its actors where they will be, and no file of its rows."""
+    workers = 0 if in_turn else max(1, config.parallel.workers)
+    return replace(
+        config,
+        parallel=replace(config.parallel, workers=workers),
+        replay=replace(config.replay, storage="memory", file=None),
+    )

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from flowrl.composer.accelerators import Accelerators, native_accelerators
+from flowrl.composer.accelerators import Accelerators
 from flowrl.composer.cache import DeviceProfile, load_profile, save_profile
 from flowrl.composer.costs import (
     PRIMITIVES,
@@ -57,9 +57,7 @@ from flowrl.composer.iterations import (
 )
 from flowrl.composer.placement import Mode
 from flowrl.composer.stand import filled_manager
-from flowrl.composer.workload import Workload
-from flowrl.config import ConfigError, ParallelConfig, RunConfig
-from flowrl.envs.interface import Interface
+from flowrl.config import ConfigError
 from flowrl.parallel.messages import Closed, Drawn, Learnt, Told
 from flowrl.replay import ReplayManager
 from flowrl.trajectory import Float64Array
@@ -104,24 +102,6 @@ class Effort:
         return min(self.n_iterations, max(affordable, fewest))
 
 
-def measure_costs(
-    spec: HardwareSpec,
-    workload: Workload,
-    interface: Interface,
-    mode: str = Mode.STRICT,
-    n_iterations: int = N_ITERATIONS,
-    in_turn: bool = False,
-) -> Costs:
-    """Return the costs of an algorithm of the project on every device of a machine.
-
-    Actors are beside the learner, unless all is done `in_turn`, which only strict iterations are.
-    ConfigError where a described device isn't here and can't be modelled.
-    """
-    config = RunConfig(algo=workload.algo, parallel=ParallelConfig(workers=0 if in_turn else 1))
-    accelerators = native_accelerators(workload, interface, config)
-    return profile(spec, accelerators, Mode(mode), Effort(n_iterations)).costs
-
-
 def profile(
     spec: HardwareSpec,
     accelerators: Accelerators,
@@ -131,8 +111,9 @@ def profile(
 ) -> Profile:
     """Measure every device of a machine, model the FPGAs that aren't here.
 
-    `managers` are filled replay managers by device, for whoever measures more than once; what is
-    missing is made and added.
+    ConfigError where a described device isn't here and can't be modelled. `managers` are filled
+    replay managers by device, for whoever measures more than once; what is missing is made and
+    added.
     """
     effort, managers = effort or Effort(), {} if managers is None else managers
     for device in spec.devices:

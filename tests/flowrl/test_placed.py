@@ -8,6 +8,7 @@ from flowrl.composer.costs import DeviceCosts, Origin, PrimitiveCosts, Seconds
 from flowrl.composer.detection import find_devices
 from flowrl.composer.hardware import Device, HardwareSpec, Kind, Link
 from flowrl.composer.placement import compose
+from flowrl.composer.profile import Profile
 from flowrl.composer.runnable import runnable_places
 from flowrl.composer.workload import Workload
 from flowrl.config import ConfigError, RunConfig
@@ -101,15 +102,16 @@ def test_parts_on_two_devices_are_relayed():
 
 
 def test_auto_takes_the_cheapest_device_for_each_part(monkeypatch):
-    def costs(spec, workload, interface, mode, in_turn):  # noqa: ARG001
+    def profiled(spec, accelerators, mode):  # noqa: ARG001
         parts = [Seconds(1e-3, Origin.MEASURED)] * 4
         dear = [Seconds(1.0, Origin.MEASURED)] * 4
-        return {
+        costs = {
             name: DeviceCosts(*[PrimitiveCosts(*(dear if i else parts))] * 2)
             for i, name in enumerate(spec.names)
         }
+        return Profile(costs, {}, frozenset())
 
-    monkeypatch.setattr(automatic, "measure_costs", costs)
+    monkeypatch.setattr(automatic, "profile", profiled)
     placed, line = automatic.place(
         RunConfig(algo="sac", env="Pendulum-v1", placement="auto"), False
     )

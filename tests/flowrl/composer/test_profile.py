@@ -26,7 +26,6 @@ from flowrl.composer.profile import (
     _in_turn,
     _shared,
     cache_key,
-    measure_costs,
     measured_times,
     middle_and_spread,
     profile,
@@ -79,8 +78,7 @@ def test_every_primitive_is_measured(algo, env, priorities):
 
 
 def test_dqn_on_a_box():
-    accelerators = make("dqn", "Pendulum-v1")
-    costs = measure_costs(HOST, accelerators.workload, accelerators.interface, n_iterations=3)
+    costs = profile(HOST, make("dqn", "Pendulum-v1"), Mode.STRICT, Effort(3)).costs
     assert isfinite(costs["cpu"].shared.train.value)
 
 
