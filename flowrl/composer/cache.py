@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isnan
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flowrl.composer.costs import PRIMITIVES, SHARES, DeviceCosts, Origin, PrimitiveCosts, Seconds
+from flowrl.composer.output import replace_text
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,9 @@ def save_profile(key: Mapping[str, Any], profile: DeviceProfile) -> None:
         "alone": _table(profile.costs.alone),
         "shared": _table(profile.costs.shared),
     }
-    draft = path.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(kept), "utf-8")
-        draft.replace(path)
+        replace_text(path, json.dumps(kept))
 
 
 def _path(key: Mapping[str, Any]) -> Path:

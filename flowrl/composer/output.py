@@ -58,15 +58,23 @@ def _mode(option: str, path: Path, test: Callable[[int], bool]) -> bool:
         ) from None
 
 
-def write_text(option: str, path: Path, text: str) -> None:
-    """Put a text file in place."""
+def replace_text(path: Path, text: str) -> None:
+    """Write a text aside, then rename it; OSError where that fails, which leaves nothing behind."""
     temporary = temporary_beside(path)
     try:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
-    except OSError as error:
+    except OSError:
         with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            temporary.unlink()
+        raise
+
+
+def write_text(option: str, path: Path, text: str) -> None:
+    """Put a text file in place."""
+    try:
+        replace_text(path, text)
+    except OSError as error:
         raise ConfigError(
             f"{option} must be a file that can be written, got {shown(str(path))}: {error.strerror}"
         ) from None

@@ -7,14 +7,13 @@ composer to run, and moving a part to another device is one word in it.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from flowrl.composer.native_program import native_program
+from flowrl.composer.output import replace_text
 from flowrl.composer.runnable import runnable_places
 from flowrl.config import ConfigError, RunConfig
 from flowrl.config.names import shown
@@ -73,13 +72,8 @@ def _finite(target_score: object) -> float:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write aside, then rename: a program is whole or not there."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
+        replace_text(path, text)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            aside.unlink()
         raise ConfigError(f"{path}: can't be written: {error.strerror or error}") from error
