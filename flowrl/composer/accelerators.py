@@ -89,11 +89,10 @@ class Accelerators:
         if self.user is None:
             raise ValueError("a workload of algo torch needs a trainer")
         description = self.user.description
-        acting = tuple(n.name for n in description.networks if n.role == "acting")
         return TorchTrainerLearner(
             self.user.make(),
             description.input_shape,
-            acting,
+            description.acting_names,
             not self.interface.is_box,
             self.workload.is_prioritized,
             torch_device(device),

@@ -102,6 +102,11 @@ class TrainerDescription:
         """Return the first network that acts."""
         return next(network for network in self.networks if network.role == "acting")
 
+    @property
+    def acting_names(self) -> tuple[str, ...]:
+        """Return the names of all networks that act."""
+        return tuple(network.name for network in self.networks if network.role == "acting")
+
 
 def side_by_side(networks: Sequence[Network]) -> Layers | None:
     """Return one table of chains that read the same input, each of equal widths.

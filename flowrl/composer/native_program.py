@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flowrl.composer.source_code import dataclass_names, dataclass_source, literal, plain
 from flowrl.config import RunConfig
+from flowrl.config.placement import Places, read_placement
 
 if TYPE_CHECKING:
     from flowrl.composer.composer import CompositionResult
@@ -102,38 +103,50 @@ def native_program(
     result: CompositionResult, config: RunConfig, name: str, target_score: float | None
 ) -> str:
     """Return the source of a program that trains one of the project's algorithms."""
-    return _PROGRAM.substitute(
-        algo=config.algo.upper(),
-        env=plain(config.env),
-        name=plain(name),
-        summary=summary(result),
-        config_names=", ".join(sorted(dataclass_names(config))),
-        program=literal(plain(name)),
-        config=dataclass_source(config),
-        results=plain(name).removesuffix(".py") + ".h5",
-        target=literal(target_score),
-        protocol=_protocol(config, result),
-    )
+    parts = common_parts(result, config, name, target_score)
+    return _PROGRAM.substitute(parts, algo=config.algo.upper(), protocol=_protocol(config))
 
 
-def _protocol(config: RunConfig, result: CompositionResult) -> str:
+def common_parts(
+    result: CompositionResult, config: RunConfig, name: str, target_score: float | None
+) -> dict[str, str]:
+    """Return the pieces of source that every program holds, by their names in the templates."""
+    return {
+        "env": plain(config.env),
+        "name": plain(name),
+        "results": plain(name).removesuffix(".py") + ".h5",
+        "summary": _summary(result, _places(config)),
+        "config_names": ", ".join(sorted(dataclass_names(config))),
+        "program": literal(plain(name)),
+        "config": dataclass_source(config),
+        "target": literal(target_score),
+    }
+
+
+def _protocol(config: RunConfig) -> str:
     if not config.parallel.workers:
         return _TURNS
-    placement = result.placement
-    is_joined = (
-        placement.replay_manager == placement.learner and config.parallel.setting != "relayed"
-    )
+    places = _places(config)
+    is_joined = places.replay == places.learner and config.parallel.setting != "relayed"
     return _JOINED if is_joined else _RELAYED
 
 
-def summary(result: CompositionResult) -> str:
+def _places(config: RunConfig) -> Places:
+    """Return the devices of a composed configuration."""
+    places = read_placement(config.placement)
+    if places is None:
+        raise ValueError("a composed configuration names its devices")
+    return places
+
+
+def _summary(result: CompositionResult, places: Places) -> str:
     """Return what was composed, for a reader of the program."""
     placement = result.placement
     costs = ", ".join(sorted(str(origin) for origin in placement.cost_origins))
     rows = [
-        ("replay manager", plain(placement.replay_manager)),
-        ("learner", plain(placement.learner)),
-        ("data storage", plain(placement.storage)),
+        ("replay manager", plain(places.replay)),
+        ("learner", plain(places.learner)),
+        ("data storage", plain(places.storage)),
         (
             "iteration",
             f"{placement.mode}; {placement.t_itr_s * 1e6:.4g} us by costs that are {costs}",

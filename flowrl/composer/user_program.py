@@ -9,8 +9,8 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from flowrl.composer.native_program import summary
-from flowrl.composer.source_code import call, dataclass_names, dataclass_source, literal, plain
+from flowrl.composer.native_program import common_parts
+from flowrl.composer.source_code import call, literal, plain
 from flowrl.config import ConfigError, RunConfig
 from flowrl.config.names import shown
 
@@ -108,20 +108,12 @@ def user_program(
     # One process steps the environments: the trainer's get_action is asked for every action.
     config = replace(config, parallel=RunConfig().parallel)
     cls, description = user.trainer_class, user.description
-    acting = tuple(n.name for n in description.networks if n.role == "acting")
     return _PROGRAM.substitute(
+        common_parts(result, config, name, target_score),
         trainer=plain(cls.__name__),
-        env=plain(config.env),
-        name=plain(name),
-        results=plain(name).removesuffix(".py") + ".h5",
-        summary=summary(result),
         import_lines="\n".join(_imports(cls)),
-        config_names=", ".join(sorted(dataclass_names(config))),
-        program=literal(plain(name)),
-        config=dataclass_source(config),
-        target=literal(target_score),
         shape=literal(description.input_shape),
-        acting=literal(acting),
+        acting=literal(description.acting_names),
         make=_MAKE.substitute(call=_construction(result, cls)),
     )
 

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 
 from accel.interfaces import LearningStep
+from flowrl.collector import EPISODE_COLUMNS
 from flowrl.composer.torch_trainer import TorchTrainerLearner
 from flowrl.config import RunConfig
 from flowrl.envs.interface import Interface
@@ -64,7 +65,7 @@ class UserActors:
         trajectory.lengths[:] = np.arange(len(self._envs)) < n_envs
         ended = [self._step_one(i, trajectory) for i in range(n_envs)]
         rows = [row for row in ended if row is not None]
-        return np.array(rows, np.float64).reshape(-1, 4)
+        return np.array(rows, np.float64).reshape(-1, len(EPISODE_COLUMNS))
 
     def _step_one(self, i: int, trajectory: Trajectory) -> tuple[float, ...] | None:
         env, observation = self._envs[i], self._observations[i]
