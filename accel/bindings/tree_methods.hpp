@@ -62,10 +62,7 @@ inline const int64_t* checked_rows(const py::array& indices, int64_t capacity) {
   // All bits together are no smaller than any row: enough for most, and vectorised.
   uint64_t bits = 0;
   for (int64_t i = 0; i < indices.shape(0); ++i) bits |= uint64_t(rows[i]);
-  if (bits < uint64_t(capacity)) return rows;
-  uint64_t largest = 0;  // negative ones are larger than any
-  for (int64_t i = 0; i < indices.shape(0); ++i) largest = std::max(largest, uint64_t(rows[i]));
-  if (largest < uint64_t(capacity)) return rows;
+  if (bits < uint64_t(capacity)) return rows;  // negative ones are larger than any
   for (int64_t i = 0; i < indices.shape(0); ++i)
     if (uint64_t(rows[i]) >= uint64_t(capacity))
       refuse("indices[" + std::to_string(i) + "] must be 0 to " + std::to_string(capacity - 1) +

@@ -167,7 +167,6 @@ void SumTree::priorities(double* out) const {
 
 // Of repeated rows only the last result counts, so only that one can be wrong.
 void SumTree::check_results(const int64_t* rows, const double* changed, int64_t n) const {
-  if (largest_of(changed, n) <= most_) return;
   const auto right = [this](double p) { return p >= 0 && p <= most_; };
   std::unordered_map<int64_t, int64_t> last;
   for (int64_t i = 0; i < n; ++i) last[rows[i]] = i;
@@ -187,8 +186,9 @@ void SumTree::update(const int64_t* rows, const double* deltas, int64_t n) {
     if (i + kAhead < n) __builtin_prefetch(from + rows[i + kAhead], 1);
     changed_[size_t(i)] = from[rows[i]] + deltas[i];
   }
-  check_results(rows, changed_.data(), n);
-  write(rows, changed_.data(), n, largest_of(changed_.data(), n));
+  const double high = largest_of(changed_.data(), n);
+  if (high > most_) check_results(rows, changed_.data(), n);
+  write(rows, changed_.data(), n, high);
 }
 
 void SumTree::set(const int64_t* rows, const double* priorities, int64_t n) {
